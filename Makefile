@@ -1,0 +1,85 @@
+# Everything here works in a fresh clone that has make and Python 3.11 or newer.
+# The first target that needs them builds `.venv` from `requirements.lock`; later ones reuse it.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+LOCKED := $(VENV)/.locked
+READY := $(VENV)/.ready
+JOBS ?= $(shell nproc 2>/dev/null || getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
+CODE := $(wildcard src tests examples benchmarks scripts)
+PURE_FILES := src/amends/contracts/*,src/amends/transactions/*,src/amends/governance/*,src/amends/receipts/*
+# What the first Python of the list that is new enough and can make a virtual environment is called.
+FIND_PYTHON = for python in "$(PYTHON)" python3.13 python3.12 python3.11; do \
+	"$$python" -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' \
+	>/dev/null 2>&1 && echo "$$python" && break; done
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check fix coverage lock clean
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+demo: $(READY)  ## watch a payment being planned, approved, interrupted, found again and refunded
+	@$(BIN)/amends demo
+
+test: $(READY)  ## run every test
+	@echo "Running every test in $(JOBS) processes."
+	@HYPOTHESIS_PROFILE=ci $(BIN)/python -m pytest -n $(JOBS)
+
+check: $(READY)  ## format, lint, types, rooms and the fast tests, in less than a minute
+	@echo "Format:"
+	@$(BIN)/ruff format --check $(CODE)
+	@echo "Lint:"
+	@$(BIN)/ruff check $(CODE)
+	@echo "Types:"
+	@$(BIN)/mypy $(CODE)
+	@echo "Rooms:"
+	@$(BIN)/lint-imports --no-logo --no-cache
+	@echo "Architecture and fast tests:"
+	@HYPOTHESIS_PROFILE=fast $(BIN)/python -m pytest -n $(JOBS) $(wildcard tests/architecture tests/unit)
+
+fix: $(READY)  ## format, and repair what the linter can repair
+	@$(BIN)/ruff check --fix --exit-zero $(CODE)
+	@$(BIN)/ruff format $(CODE)
+
+coverage: $(READY)  ## run every test with branch coverage and hold it to its limits
+	@echo "Running every test in $(JOBS) processes, with branch coverage."
+	@HYPOTHESIS_PROFILE=ci $(BIN)/python -m pytest -n $(JOBS) --cov --cov-report=
+	@echo "The pure rooms, in which every branch has to be taken:"
+	@$(BIN)/coverage report --include="$(PURE_FILES)" --fail-under=100
+	@echo "The whole product, of which 95 % has to be taken:"
+	@$(BIN)/coverage report --fail-under=95
+
+lock: $(READY)  ## resolve the dependencies anew and write requirements.lock
+	@echo "Resolving the dependencies for Python 3.11 and newer."
+	@$(BIN)/uv pip compile pyproject.toml --quiet --upgrade --universal --python-version 3.11 \
+		--all-extras --generate-hashes --custom-compile-command "make lock" \
+		--output-file requirements.lock
+	@echo "requirements.lock is written; the next target installs it."
+
+clean:  ## remove what the other targets built
+	@rm -rf $(VENV) build dist htmlcov .coverage .coverage.* .hypothesis .import_linter_cache \
+		.mypy_cache .pytest_cache .ruff_cache
+	@find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(LOCKED): requirements.lock
+	@python="$$($(FIND_PYTHON))"; \
+	if [ -z "$$python" ]; then \
+		echo "No Python 3.11 or newer that can make virtual environments was found." >&2; \
+		echo "Name one (make PYTHON=/path/to/python3.12), or install one; on Debian and Ubuntu" >&2; \
+		echo "also the package python3-venv." >&2; \
+		exit 1; \
+	fi; \
+	echo "Building $(VENV) with $$("$$python" --version); this takes a minute, once."; \
+	"$$python" -m venv --clear $(VENV)
+	@echo "Installing what requirements.lock names."
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check \
+		--require-hashes --requirement requirements.lock
+	@touch $@
+
+$(READY): pyproject.toml $(LOCKED)
+	@echo "Installing Amends itself."
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check \
+		--no-build-isolation --no-deps --editable .
+	@touch $@

@@ -1,0 +1,1 @@
+"""Connectors: each carries out one attempt and reports one outcome."""

@@ -1,0 +1,1 @@
+"""The vocabulary every room shares: ids, enumerations, records, limits, errors."""

@@ -1,0 +1,73 @@
+"""Who asks. Tenant and principal come from authentication only, never from a payload."""
+
+from typing import Final
+
+import msgspec
+
+from amends.contracts.enums import PrincipalKind
+from amends.contracts.ids import PrincipalId, TenantId
+
+OPERATE_SCOPE: Final = "amends:operate"
+APPROVE_SCOPE: Final = "amends:approve"
+ANY_SCOPE: Final = "*"
+
+
+class PrincipalRef(msgspec.Struct, frozen=True):
+    """A principal as records keep it: enough to compare and to name."""
+
+    id: PrincipalId
+    kind: PrincipalKind
+
+
+class Principal(msgspec.Struct, frozen=True, kw_only=True):
+    """An authenticated (or, in the library, asserted) principal with what it holds now."""
+
+    id: PrincipalId
+    tenant: TenantId
+    kind: PrincipalKind = PrincipalKind.USER
+    scopes: tuple[str, ...] = (ANY_SCOPE,)
+    roles: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+
+    @property
+    def ref(self) -> PrincipalRef:
+        """The part that records keep."""
+        return PrincipalRef(self.id, self.kind)
+
+    def holds(self, scope: str) -> bool:
+        """Whether the principal was granted this scope, or all of them."""
+        return scope in self.scopes or ANY_SCOPE in self.scopes
+
+    @property
+    def is_operator(self) -> bool:
+        """Whether it may look at, settle and release what others began.
+
+        The wildcard scope does not make an operator: that power is granted by name.
+        """
+        return self.kind is PrincipalKind.OPERATOR or OPERATE_SCOPE in self.scopes
+
+
+class Identity(msgspec.Struct, frozen=True, kw_only=True):
+    """The identity context of one action: on whose external account it acts."""
+
+    tenant: TenantId
+    external_account: str | None = None
+    subject: str | None = None
+
+
+class Caller(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything authentication established about one request.
+
+    `asserted` is true where the embedding program merely says who it is (the library);
+    `trusted` admits the planless direct commit, which no public envelope reaches.
+    """
+
+    principal: Principal
+    identity: Identity | None = None
+    asserted: bool = False
+    trusted: bool = False
+
+    @property
+    def tenant(self) -> TenantId:
+        """The tenant that everything this caller reads or writes belongs to."""
+        return self.principal.tenant

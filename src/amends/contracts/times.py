@@ -1,0 +1,45 @@
+"""Instants: always aware, always UTC, at microsecond precision.
+
+A naive datetime is refused at the edge, since its meaning depends on the machine it runs on.
+Durations are integers in milliseconds, with the unit last in the name.
+"""
+
+from datetime import UTC, datetime, timedelta
+
+from amends.contracts.errors import Refused
+
+
+def require_instant(value: object, field: str) -> datetime:
+    """Return `value` in UTC.
+
+    Raises `Refused` (`input.invalid_time`) for anything but an aware datetime.
+    """
+    if not isinstance(value, datetime) or value.utcoffset() is None:
+        raise Refused(
+            "input.invalid_time",
+            f"{field} must be a datetime with a time zone.",
+            details={"field": field},
+            next_step="Give an aware datetime, for example datetime.now(UTC).",
+        )
+    return value.astimezone(UTC)
+
+
+def parse_instant(text: object, field: str) -> datetime:
+    """Read an RFC 3339 instant. Raises `Refused` (`input.invalid_time`) when it is none."""
+    if not isinstance(text, str):
+        return require_instant(None, field)
+    try:
+        parsed = datetime.fromisoformat(text)
+    except ValueError:
+        return require_instant(None, field)
+    return require_instant(parsed, field)
+
+
+def after_ms(start: datetime, duration_ms: int) -> datetime:
+    """The instant `duration_ms` milliseconds after `start`."""
+    return start + timedelta(milliseconds=duration_ms)
+
+
+def format_instant(instant: datetime) -> str:
+    """RFC 3339 in UTC with `Z`, the one spelling used in hashes, documents and pages."""
+    return instant.astimezone(UTC).isoformat().replace("+00:00", "Z")

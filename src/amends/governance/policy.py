@@ -1,0 +1,143 @@
+"""Policy: one answer type, and the built-in policy that capabilities carry with them (PO-1).
+
+Whatever is not a clear allow is a deny. The built-in policy allows by principal kind and scope, and
+asks for approval by contract, by the caller's flag, or for a risk above medium.
+"""
+
+from enum import StrEnum
+from typing import Final, Protocol
+
+import msgspec
+
+from amends.contracts.approval_policy import ApprovalPolicy
+from amends.contracts.declarations import Capability
+from amends.contracts.enums import MUTATING_MODES, PREVIEW_MODES, Mode, PrincipalKind, Risk
+from amends.contracts.json_types import Json
+from amends.contracts.principals import Identity, Principal
+
+DEFAULT_APPROVAL: Final = ApprovalPolicy(reason="The tenant's policy asks for an approval.")
+_HIGH: Final = frozenset({Risk.HIGH, Risk.CRITICAL})
+
+
+class PolicyVerdict(StrEnum):
+    """What a policy says."""
+
+    ALLOW = "allow"
+    DENY = "deny"
+    REQUIRE_APPROVAL = "require_approval"
+
+
+class PolicyDecision(msgspec.Struct, frozen=True, kw_only=True):
+    """One answer with its grounds. `approval` is set exactly when approval is required."""
+
+    verdict: PolicyVerdict
+    rules: tuple[str, ...]
+    reason: str
+    revision: str
+    approval: ApprovalPolicy | None = None
+
+
+class PolicyQuestion(msgspec.Struct, frozen=True, kw_only=True):
+    """What a policy is asked: may this principal do this, in this mode, with this input?"""
+
+    capability: Capability
+    principal: Principal
+    identity: Identity | None
+    mode: Mode
+    input: Json
+    approval_requested: bool
+
+
+class Policy(Protocol):
+    """A policy engine. `revision` names the rules in force and is bound into plans."""
+
+    @property
+    def revision(self) -> str:
+        """Changes whenever an answer could change."""
+        ...
+
+    def decide(self, question: PolicyQuestion) -> PolicyDecision:
+        """Answer at once and without side effects; an exception counts as a deny."""
+        ...
+
+
+class CapabilityPolicy:
+    """The built-in policy: what capabilities themselves declare."""
+
+    revision = "capability-policy-1"
+
+    def decide(self, question: PolicyQuestion) -> PolicyDecision:
+        """Allow by kind and scope; ask for approval by contract, flag or risk."""
+        capability, principal = question.capability, question.principal
+        if not _kind_admitted(question):
+            return self._answer(PolicyVerdict.DENY, "builtin.principal_kind", "kind of principal")
+        missing = [s for s in capability.required_scopes if not principal.holds(s)]
+        if missing:
+            return self._answer(PolicyVerdict.DENY, "builtin.scope", "a required scope is missing")
+        approval = _approval_asked(question)
+        if approval is None:
+            return self._answer(PolicyVerdict.ALLOW, "builtin.allow", "allowed by declaration")
+        rule, policy = approval
+        answer = self._answer(PolicyVerdict.REQUIRE_APPROVAL, rule, policy.reason)
+        return msgspec.structs.replace(answer, approval=policy)
+
+    def _answer(self, verdict: PolicyVerdict, rule: str, reason: str) -> PolicyDecision:
+        return PolicyDecision(verdict=verdict, rules=(rule,), reason=reason, revision=self.revision)
+
+
+def _kind_admitted(question: PolicyQuestion) -> bool:
+    kind = question.principal.kind
+    if kind is PrincipalKind.RECOVERY:
+        return question.mode is Mode.RECONCILE
+    return kind in question.capability.principal_kinds
+
+
+def _approval_asked(question: PolicyQuestion) -> tuple[str, ApprovalPolicy] | None:
+    """Look-ups need no approval; previews say what a later execution will need."""
+    if question.mode not in MUTATING_MODES | PREVIEW_MODES:
+        return None
+    declared = question.capability.approval
+    if declared is not None and declared.required:
+        return "builtin.approval_contract", declared
+    if question.approval_requested:
+        asked = msgspec.structs.replace(declared, required=True) if declared else DEFAULT_APPROVAL
+        return "builtin.approval_flag", asked
+    if declared is None and question.capability.risk in _HIGH:
+        return "builtin.approval_risk", DEFAULT_APPROVAL
+    return None
+
+
+def ask(policy: Policy, question: PolicyQuestion) -> PolicyDecision:
+    """The policy's answer, where an engine that fails has denied (PO-1)."""
+    try:
+        decision = policy.decide(question)
+    except Exception:  # a policy that cannot answer has not allowed
+        return _deny("policy.engine_failed", "the policy engine failed")
+    if decision.verdict is PolicyVerdict.REQUIRE_APPROVAL and decision.approval is None:
+        return _deny("policy.answer_incomplete", "the policy named no approval")
+    return decision
+
+
+def _deny(rule: str, reason: str) -> PolicyDecision:
+    return PolicyDecision(
+        verdict=PolicyVerdict.DENY, rules=(rule,), reason=reason, revision="unknown"
+    )
+
+
+def stricter(one: PolicyDecision, other: PolicyDecision) -> PolicyDecision:
+    """Of two decisions that must both hold, the one that asks for more."""
+    order = (PolicyVerdict.DENY, PolicyVerdict.REQUIRE_APPROVAL, PolicyVerdict.ALLOW)
+    return min(one, other, key=lambda decision: order.index(decision.verdict))
+
+
+def force_approval(decision: PolicyDecision, *, required: bool) -> PolicyDecision:
+    """The decision after the compensation contract had its say (TX-PIPE-3)."""
+    if not required or decision.verdict is not PolicyVerdict.ALLOW:
+        return decision
+    return msgspec.structs.replace(
+        decision,
+        verdict=PolicyVerdict.REQUIRE_APPROVAL,
+        rules=(*decision.rules, "builtin.compensation_contract"),
+        reason=DEFAULT_APPROVAL.reason,
+        approval=DEFAULT_APPROVAL,
+    )

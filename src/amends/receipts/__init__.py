@@ -1,0 +1,1 @@
+"""Receipts: built, chained, signed and verified without reading a clock."""

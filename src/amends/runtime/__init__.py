@@ -1,0 +1,1 @@
+"""The one pipeline that drives an action from request to settlement."""

@@ -1,0 +1,107 @@
+"""The digests and keys that bind one intent: input hash, plan digest, approval hash, provider key.
+
+All are SHA-256 over RFC 8785 canonical JSON (TX-PLAN-3), with a domain tag wherever two kinds of
+documents could otherwise be mistaken for one another.
+"""
+
+from typing import Final
+
+import msgspec
+
+from amends.contracts.canonical import digest_bytes, domain_digest
+from amends.contracts.declarations import Capability
+from amends.contracts.documents import TransactionPlan
+from amends.contracts.enums import Mode
+from amends.contracts.ids import ActionId, CapabilityId, PlanId, TenantId, TransactionId
+from amends.contracts.principals import Identity, PrincipalRef
+
+_PROVIDER_KEY_LENGTH: Final = 40
+
+
+def input_hash(capability_id: CapabilityId, canonical_input: bytes) -> str:
+    """SHA-256 of the canonical `{capability_id, input}`; the transaction context stays out.
+
+    `canonical_input` is RFC 8785 already, so the object can be written around it.
+    """
+    name = msgspec.json.encode(capability_id)
+    return digest_bytes(b'{"capability_id":' + name + b',"input":' + canonical_input + b"}")
+
+
+def contract_digest(capability: Capability) -> str:
+    """Digest of everything a capability declares; computed once per registration."""
+    return domain_digest("amends-capability-v1", msgspec.to_builtins(capability))
+
+
+def governance_digest(contract: str, policy_revision: str, identity: Identity | None) -> str:
+    """Digest of all that governs a plan beyond its input (TX-PLAN-5)."""
+    return domain_digest(
+        "amends-governance-v1",
+        {
+            "contract": contract,
+            "identity": msgspec.to_builtins(identity),
+            "policy_revision": policy_revision,
+        },
+    )
+
+
+def plan_digest(plan: TransactionPlan) -> str:
+    """Digest of a whole plan but for its own digest, so that an approver's copy can be compared."""
+    content = msgspec.to_builtins(plan, builtin_types=())
+    content["snapshot"].pop("input", None)
+    content["digest"] = ""
+    validation = content.get("validation")
+    if validation:
+        validation.pop("output", None)
+    return domain_digest("amends-plan-v1", content)
+
+
+def provider_key(tenant: TenantId, transaction_id: TransactionId, action_id: ActionId) -> str:
+    """The one stable key of an effect (ID-5): from identities, never from request content."""
+    made = domain_digest("amends-provider-key-v1", [tenant, transaction_id, action_id])
+    return "amends-" + made[:_PROVIDER_KEY_LENGTH]
+
+
+class Intent(msgspec.Struct, frozen=True, kw_only=True):
+    """Exactly what would run, as approvals and idempotency fingerprints bind it."""
+
+    tenant: TenantId
+    action_id: ActionId
+    transaction_id: TransactionId
+    capability_id: CapabilityId
+    mode: Mode
+    plan_id: PlanId | None
+    compensation_for: ActionId | None
+    requester: PrincipalRef
+    identity: Identity | None
+    input_hash: str
+
+
+def action_hash(intent: Intent, plan: str | None) -> str:
+    """What an approval is bound to (AP-2); `plan` is the plan's digest."""
+    content = msgspec.to_builtins(intent)
+    content["plan_digest"] = plan
+    return domain_digest("amends-approval-v1", content)
+
+
+def fingerprint(intent: Intent, chosen_transaction_id: TransactionId | None) -> str:
+    """What an idempotency key is bound to (ID-2).
+
+    Capability, mode, plan id, target, principal, tenant and canonical input, and the transaction id
+    where the caller chose it. The action id stays out, since a retry may come under a new one, and
+    so does a transaction id that Amends made up or that the plan determines.
+    """
+    named = None if intent.mode is Mode.COMMIT else chosen_transaction_id
+    return domain_digest(
+        "amends-fingerprint-v1",
+        {
+            "capability_id": intent.capability_id,
+            "compensation_for": intent.compensation_for,
+            "identity": msgspec.to_builtins(intent.identity),
+            "input_hash": intent.input_hash,
+            "mode": intent.mode.value,
+            "plan_id": intent.plan_id,
+            "principal": msgspec.to_builtins(intent.requester),
+            "tenant": intent.tenant,
+            "transaction_id": named,
+        },
+    )

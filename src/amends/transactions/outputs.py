@@ -1,0 +1,43 @@
+"""An output as it is stored: admitted, hashed over the stored bytes, redacted where required.
+
+Whatever is wrong with an output, the effect is there (TX-SETTLE-5): nothing here raises.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from amends.contracts import limits
+from amends.contracts.canonical import canonical_bytes, digest_bytes
+from amends.contracts.errors import Refused
+from amends.contracts.json_types import Json
+from amends.contracts.parsing import admit_value
+from amends.transactions.settlement import NO_OUTPUT, StoredOutput
+
+SCHEMA_MISMATCH: Final = "output.schema_mismatch"
+NOT_STORABLE: Final = "output.not_storable"
+
+
+def store_output(
+    value: object, *, redact: Callable[[Json], Json] | None, fits: Callable[[Json], bool]
+) -> StoredOutput:
+    """Turn a handler's output into what is kept of it.
+
+    `redact` makes the redacted form where the capability requires one; `fits` is its output schema.
+    """
+    try:
+        admitted = admit_value(value)
+        content = canonical_bytes(admitted)
+    except Refused:
+        return msgspec.structs.replace(NO_OUTPUT, invalid=NOT_STORABLE)
+    digest = digest_bytes(content)
+    if len(content) > limits.OUTPUT_BYTES:
+        return StoredOutput(output_hash=digest, invalid=NOT_STORABLE)
+    invalid = None if fits(admitted) else SCHEMA_MISMATCH
+    if redact is None:
+        return StoredOutput(output=msgspec.Raw(content), output_hash=digest, invalid=invalid)
+    shown = canonical_bytes(redact(admitted))
+    return StoredOutput(
+        output=msgspec.Raw(shown), output_hash=digest, redacted=True, invalid=invalid
+    )

@@ -1,0 +1,376 @@
+"""Finding out what happened: admission, the way to ask, and what an answer proves (TX-RECON-*).
+
+"Not found" is not proof of absence: it counts only when the provider voided our key, or when the
+look-up began after everything that could still have been under way is provably dead.
+"""
+
+from datetime import datetime
+from enum import Enum
+from typing import Final
+
+import msgspec
+
+from amends.contracts.actions import ActionResult
+from amends.contracts.codes import coded
+from amends.contracts.declarations import Capability, RecoveryContract
+from amends.contracts.documents import OperatorRuling, TransactionRecord
+from amends.contracts.enums import Handler, Mode, ResultStatus, Status, Verdict
+from amends.contracts.errors import AmendsError
+from amends.contracts.ids import CapabilityId
+from amends.contracts.outcomes import ErrorInfo, NotApplied, NotFound, Outcome, ProviderOperation
+from amends.contracts.principals import Principal
+from amends.contracts.times import after_ms, format_instant
+from amends.transactions.settlement import (
+    OUTPUT_ATTENTION,
+    TWO_EFFECTS,
+    Certainty,
+    Reading,
+    Settled,
+    StoredOutput,
+    bounded_delay,
+    completed_result,
+    read_outcome,
+    refuse_second_operation,
+    same_operation,
+)
+from amends.transactions.table import Event, move
+
+LATE_APPLIED: Final = "late_applied"
+LATE_PARTIAL: Final = "late_partial"
+EXHAUSTED: Final = "reconcile_attempts_exhausted"
+NO_REFERENCE: Final = "no_provider_reference"
+STILL_UNKNOWN: Final = ErrorInfo(code="transaction.outcome_unknown")
+
+
+class Way(Enum):
+    """How the provider is asked."""
+
+    LOOK_UP = "look_up"
+    REDRIVE = "redrive"
+
+
+class Ask(msgspec.Struct, frozen=True, kw_only=True):
+    """A reconciliation as requested. `insist` passes the earliest time; operators only."""
+
+    capability_id: CapabilityId
+    principal: Principal
+    provider_operation: ProviderOperation | None = None
+    cursor: str | None = None
+    insist: bool = False
+    recovering: bool = False
+
+
+def admit(
+    ask: Ask, record: TransactionRecord, capability: Capability, now: datetime
+) -> TransactionRecord:
+    """The record to reconcile, with a supplied reference filled in where none is stored.
+
+    Raises the code of the first condition of TX-RECON-1 that does not hold.
+    """
+    if record.status is not Status.OUTCOME_UNKNOWN:
+        raise _refused("transaction.reconcile_state_invalid", record)
+    if record.frozen is not None:
+        raise _refused("transaction.frozen", record)
+    if record.capability_id != ask.capability_id:
+        raise _refused("transaction.execution_contract_mismatch", record)
+    if not (ask.recovering or ask.principal.is_operator or ask.principal.ref == record.principal):
+        raise _refused("transaction.reconcile_not_allowed", record)
+    filled = _with_reference(ask, record)
+    if way_to_ask(filled, capability, now) is None:
+        raise _refused(_why_not(filled, capability), record)
+    early = record.reconcile_after is not None and now < record.reconcile_after
+    if early and not (ask.insist and ask.principal.is_operator):
+        raise _refused("transaction.reconcile_not_due", record)
+    return filled
+
+
+def _with_reference(ask: Ask, record: TransactionRecord) -> TransactionRecord:
+    changes: dict[str, object] = {}
+    if ask.provider_operation is not None and record.provider_operation is None:
+        if not ask.principal.is_operator:
+            raise _refused("transaction.provider_operation_not_accepted", record)
+        changes["provider_operation"] = ask.provider_operation
+    if ask.cursor is not None and record.cursor is None:
+        changes["cursor"] = ask.cursor
+    return msgspec.structs.replace(record, **changes)
+
+
+def _refused(code: str, record: TransactionRecord) -> AmendsError:
+    due = record.reconcile_after
+    return coded(
+        code,
+        {
+            "transaction_id": record.transaction_id,
+            "status": record.status.value,
+            "reconcile_after": format_instant(due) if due else None,
+            "search_from": format_instant(record.first_attempt_at or record.created_at),
+            "search_until": format_instant(record.updated_at),
+        },
+    )
+
+
+def _why_not(record: TransactionRecord, capability: Capability) -> str:
+    known = record.provider_operation is not None or capability.execution.lookup_by_key
+    if known and Handler.RECONCILE not in capability.handlers:
+        return "transaction.reconcile_unsupported"
+    return "transaction.provider_operation_required"
+
+
+def way_to_ask(record: TransactionRecord, capability: Capability, now: datetime) -> Way | None:
+    """How the provider can be asked now, or none where only a person can find out.
+
+    A look-up comes first. A re-drive with the very same key is for records that cannot be looked
+    up, or whose look-up found nothing, inside the provider's dedup window; never for compensations.
+    """
+    execution = capability.execution
+    can_look = Handler.RECONCILE in capability.handlers and (
+        record.provider_operation is not None or execution.lookup_by_key
+    )
+    can_redrive = redrive_is_safe(record, capability, now)
+    if can_look and not (can_redrive and record.negative_lookup_at is not None):
+        return Way.LOOK_UP
+    if can_redrive:
+        return Way.REDRIVE
+    return Way.LOOK_UP if can_look else None
+
+
+def redrive_is_safe(record: TransactionRecord, capability: Capability, now: datetime) -> bool:
+    """Whether the whole re-drive, its time limit included, fits into the dedup window."""
+    window = capability.execution.provider_dedup_window_ms
+    if window is None or record.mode is Mode.COMPENSATE or record.first_attempt_at is None:
+        return False
+    end = after_ms(now, capability.service_level.timeout_ms)
+    return end <= after_ms(record.first_attempt_at, window)
+
+
+def absence_is_proven(
+    record: TransactionRecord, capability: Capability, looked_from: datetime, *, voided: bool
+) -> bool:
+    """Whether a negative answer proves that nothing was applied (TX-RECON-3).
+
+    Either the provider voided the key, or the look-up began after the last attempt's lease end +
+    in-flight horizon + consistency delay. Without a declared horizon only voiding proves it.
+    """
+    if voided:
+        return True
+    return absence_horizon_passed(record, capability, looked_from)
+
+
+def absence_horizon_passed(record: TransactionRecord, capability: Capability, at: datetime) -> bool:
+    """Whether, at this time, no request of ours can still be under way or invisible."""
+    horizon = capability.execution.in_flight_horizon_ms
+    if horizon is None or record.last_effect_lease_end is None:
+        return False
+    wait = horizon + capability.execution.consistency_delay_ms
+    return at > after_ms(record.last_effect_lease_end, wait)
+
+
+class Answered(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything the settlement of a reconciliation depends on beside the record.
+
+    `looked_from` is when the look-up began; `jitter` is in [0, 1) and spreads the next one.
+    """
+
+    outcome: Outcome
+    output: StoredOutput
+    looked_from: datetime
+    redrive: bool
+    jitter: float
+    now: datetime
+    lease_ended_at: datetime | None
+
+
+def settle_reconciliation(
+    record: TransactionRecord, answered: Answered, capability: Capability
+) -> Settled:
+    """Settle a record in `reconciling`: a definite answer ends it, anything else keeps it open.
+
+    Late answers that came during the look-up are examined here (TX-SETTLE-6).
+    """
+    reading = refuse_second_operation(record, read_outcome(answered.outcome))
+    verdict = _verdict(record, reading, answered, capability)
+    if verdict is None:
+        return _keep_open(record, reading, answered, capability.recovery)
+    return _reconciled(record, verdict, reading, answered)
+
+
+def _verdict(
+    record: TransactionRecord, reading: Reading, answered: Answered, capability: Capability
+) -> Verdict | None:
+    if reading.certainty is Certainty.APPLIED:
+        return Verdict.COMMITTED
+    if reading.certainty is Certainty.PARTIAL:
+        return Verdict.PARTIAL
+    late = late_verdict(record)
+    if late is not None:
+        return late
+    if not _says_absent(reading, answered) or record.attention == TWO_EFFECTS:
+        return None
+    voided = isinstance(answered.outcome, NotFound) and answered.outcome.voided
+    if isinstance(answered.outcome, NotApplied) and not answered.redrive:
+        return Verdict.NOT_COMMITTED
+    proven = absence_is_proven(record, capability, answered.looked_from, voided=voided)
+    return Verdict.NOT_COMMITTED if proven else None
+
+
+def _says_absent(reading: Reading, answered: Answered) -> bool:
+    """A look-up says so by name; a re-drive also by failing as the first attempt could have."""
+    if isinstance(answered.outcome, NotApplied | NotFound):
+        return True
+    return answered.redrive and reading.certainty is Certainty.NOT_APPLIED
+
+
+def late_verdict(record: TransactionRecord) -> Verdict | None:
+    """What late answers, kept as evidence while a look-up ran, say of the effect."""
+    kinds = {kept.kind for kept in record.evidence}
+    if LATE_APPLIED in kinds:
+        return Verdict.COMMITTED
+    return Verdict.PARTIAL if LATE_PARTIAL in kinds else None
+
+
+def _reconciled(
+    record: TransactionRecord, verdict: Verdict, reading: Reading, answered: Answered
+) -> Settled:
+    result = reconciled_result(verdict, reading, answered.output, answered.now)
+    moved = move(
+        Event.RECONCILED,
+        record,
+        answered.now,
+        result=result,
+        verdict=verdict,
+        error=None if verdict is Verdict.COMMITTED else reading.error,
+        provider_operation=record.provider_operation or reading.operation,
+        cursor=reading.cursor or record.cursor,
+        reconcile_after=None,
+        settled_at=answered.now,
+        attention=OUTPUT_ATTENTION if answered.output.invalid else None,
+    )
+    return Settled(event=Event.RECONCILED, record=moved, result=result)
+
+
+def reconciled_result(
+    verdict: Verdict, reading: Reading, output: StoredOutput, now: datetime
+) -> ActionResult:
+    """The result that finding out gives: the effect's own, or the failure that it turned out to be.
+
+    A partial effect keeps the evidence by which it may be compensated.
+    """
+    completed = completed_result(output, now)
+    if verdict is Verdict.COMMITTED:
+        return completed
+    return msgspec.structs.replace(completed, status=ResultStatus.FAILED, error=reading.error)
+
+
+def _keep_open(
+    record: TransactionRecord, reading: Reading, answered: Answered, recovery: RecoveryContract
+) -> Settled:
+    due = after_ms(answered.now, next_delay_ms(record, recovery, reading, answered.jitter))
+    open_again = reopen_unknown(
+        Event.RECONCILIATION_OPEN, record, reading, answered.now, due, answered.lease_ended_at
+    )
+    changes: dict[str, object] = {}
+    if isinstance(answered.outcome, NotFound | NotApplied):
+        changes["negative_lookup_at"] = answered.looked_from
+    if open_again.reconcile_attempts >= recovery.max_attempts and open_again.attention is None:
+        changes["attention"] = EXHAUSTED
+    result = ActionResult(
+        status=ResultStatus.FAILED, error=reading.error or STILL_UNKNOWN, completed_at=answered.now
+    )
+    return Settled(
+        event=Event.RECONCILIATION_OPEN,
+        record=msgspec.structs.replace(open_again, **changes),
+        result=result,
+    )
+
+
+def reopen_unknown(
+    event: Event,
+    record: TransactionRecord,
+    reading: Reading,
+    now: datetime,
+    due: datetime,
+    lease_ended_at: datetime | None,
+) -> TransactionRecord:
+    """Back from `reconciling` to unknown, keeping what was learnt on the way.
+
+    A re-drive may itself have reached the provider, so its lease end counts for the horizon.
+    """
+    known, other = record.provider_operation, reading.operation
+    conflict = known is not None and other is not None and not same_operation(known, other)
+    redrive = record.attempt is not None and record.attempt.redrive
+    return move(
+        event,
+        record,
+        now,
+        error=reading.error or record.error,
+        provider_operation=known or other,
+        cursor=reading.cursor or record.cursor,
+        reconcile_after=due,
+        last_effect_lease_end=lease_ended_at if redrive else record.last_effect_lease_end,
+        attention=TWO_EFFECTS if conflict else record.attention,
+    )
+
+
+def next_delay_ms(
+    record: TransactionRecord, recovery: RecoveryContract, reading: Reading, jitter: float
+) -> int:
+    """Exponential back-off with full jitter on its upper half, never before the provider's word."""
+    doubled = recovery.initial_delay_ms * 2 ** min(record.reconcile_attempts, 30)
+    backoff = min(doubled, recovery.max_delay_ms)
+    spread = int(backoff * (0.5 + jitter / 2))
+    if reading.retry_after_ms is None:
+        return spread
+    return max(spread, bounded_delay(reading.retry_after_ms))
+
+
+def settle_by_hand(
+    record: TransactionRecord,
+    ruling: OperatorRuling,
+    capability: Capability,
+    operator: Principal,
+    *,
+    seen_revision: int,
+) -> Settled:
+    """An operator's word on an unknown outcome, by revision and with evidence (TX-RECON-5)."""
+    _check_ruling(record, ruling, capability, operator, seen_revision)
+    status = ResultStatus.COMPLETED if ruling.verdict is Verdict.COMMITTED else ResultStatus.FAILED
+    result = ActionResult(status=status, error=_ruled_error(ruling, record), completed_at=ruling.at)
+    moved = move(
+        Event.SETTLED_BY_HAND,
+        record,
+        ruling.at,
+        result=result,
+        verdict=ruling.verdict,
+        ruling=ruling,
+        reconcile_after=None,
+        settled_at=ruling.at,
+        attention=None,
+        frozen=None,
+    )
+    return Settled(event=Event.SETTLED_BY_HAND, record=moved, result=result)
+
+
+def _ruled_error(ruling: OperatorRuling, record: TransactionRecord) -> ErrorInfo | None:
+    return None if ruling.verdict is Verdict.COMMITTED else record.error
+
+
+def _check_ruling(
+    record: TransactionRecord,
+    ruling: OperatorRuling,
+    capability: Capability,
+    operator: Principal,
+    seen_revision: int,
+) -> None:
+    if not operator.is_operator:
+        raise _refused("transaction.settle_not_allowed", record)
+    if record.status is not Status.OUTCOME_UNKNOWN:
+        raise _refused("transaction.settle_state_invalid", record)
+    if record.revision != seen_revision:
+        raise _refused("transaction.revision_conflict", record)
+    if not ruling.reference.strip() or not ruling.note.strip():
+        raise _refused("transaction.settle_evidence_required", record)
+    early = ruling.verdict is Verdict.NOT_COMMITTED and not absence_horizon_passed(
+        record, capability, ruling.at
+    )
+    if early and not ruling.risk_accepted:
+        raise _refused("transaction.settle_risk_not_accepted", record)

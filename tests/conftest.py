@@ -1,0 +1,48 @@
+"""What holds for every test: a skip is a failure in CI, and how hard Hypothesis searches.
+
+A skipped test proves nothing, so where `CI` is set it counts as failed; an expected failure stays
+what it is. Fixtures for one room live beside that room's tests, not here.
+"""
+
+import os
+from collections.abc import Generator
+from typing import Final
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+IN_CI: Final = os.environ.get("CI", "").lower() not in {"", "0", "false"}
+
+settings.register_profile("fast", max_examples=25, deadline=None)
+settings.register_profile(
+    "ci",
+    max_examples=200,
+    deadline=None,
+    derandomize=True,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))
+
+
+def _fail_if_skipped(report: pytest.TestReport | pytest.CollectReport) -> None:
+    if IN_CI and report.skipped and not hasattr(report, "wasxfail"):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+        report.outcome = "failed"
+        report.longrepr = f"Skipped, which counts as failed in CI. {reason}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Turn the report of a skipped test into a failure."""
+    report = yield
+    _fail_if_skipped(report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Turn the report of a module that skips itself into a failure."""
+    report = yield
+    _fail_if_skipped(report)
+    return report
