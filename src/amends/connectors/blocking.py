@@ -1,14 +1,18 @@
 """What a handler written as a plain `def` is given, and the threads in which it runs.
 
-Invariant: a blocking checkpoint returns when the reference is durable, or raises; it never waits on
-the very thread that would have to make it so.
+Invariants: a blocking checkpoint returns when the reference is durable, or raises; it never waits
+on the very thread that would have to make it so. A job is either entered by its thread or given up
+by its waiter, never both, so a handler that was given up while it waited for a thread stays unsent.
 """
 
 import asyncio
 import concurrent.futures
 import threading
 from collections.abc import Awaitable, Callable
+from contextvars import copy_context
 from typing import Final, Protocol, TypeVar
+
+import msgspec
 
 from amends.connectors.port import Attempt
 from amends.contracts.errors import Misuse, Unavailable
@@ -23,13 +27,10 @@ _LOOK_AGAIN_S: Final = 0.5
 
 
 class RunSync(Protocol):
-    """Runs a job outside of the event loop and gives its result.
-
-    The connector makes the job never raise, and keep the context variables of its caller.
-    """
+    """Runs a job outside of the event loop and gives its result; a job never raises."""
 
     def __call__(self, job: Callable[[], T], /) -> Awaitable[T]:
-        """Begin the job and return at once."""
+        """Begin the job, and return at once."""
         ...
 
 
@@ -49,6 +50,45 @@ class HandlerThreads:
     def close(self) -> None:
         """Take no more handlers and drop those that wait; the running ones are not disturbed."""
         self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """How a plain handler ended; kept as data, since executors lose some exceptions."""
+
+    value: object = None
+    error: BaseException | None = None
+
+    async def answer(self) -> object:
+        """What the handler returned, or raised; a coroutine it returned is run in the loop."""
+        if self.error is not None:
+            raise self.error
+        return await self.value if isinstance(self.value, Awaitable) else self.value
+
+
+class Job:
+    """One run of a plain handler, in the context of its caller.
+
+    Called by its thread, it gives None when `give_up` came first or the attempt was cancelled.
+    """
+
+    def __init__(self, handler: Callable[[], object], attempt: Attempt) -> None:
+        self._handler = handler
+        self._is_cancelled = attempt.cancelled.is_set
+        self._context = copy_context()
+        # Taken once, by the first to come, and never released.
+        self._claim = threading.Lock()
+
+    def __call__(self) -> Ended | None:
+        if self._is_cancelled() or not self._claim.acquire(blocking=False):
+            return None
+        try:
+            return Ended(self._context.run(self._handler))
+        except BaseException as error:
+            return Ended(error=error)
+
+    def give_up(self) -> bool:
+        """Keep the handler from being entered; false when it has been already."""
+        return self._claim.acquire(blocking=False)
 
 
 class BlockingAttempt(Attempt):

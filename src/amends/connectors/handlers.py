@@ -2,7 +2,7 @@
 
 Read once, when the connector is made, so that a handler that could not be entered is refused before
 anything is governed by it. A handler takes `(input)` or `(input, attempt)`; further parameters keep
-their defaults.
+their defaults. An input that is annotated as `object`, or not at all, declares nothing.
 """
 
 import functools
@@ -24,6 +24,7 @@ _POSITIONAL: Final = (
     inspect.Parameter.POSITIONAL_ONLY,
     inspect.Parameter.POSITIONAL_OR_KEYWORD,
 )
+_UNDECLARED: Final = inspect.Parameter.empty
 _NEXT_STEP: Final = "Write it as (input) or (input, attempt), async or not."
 
 
@@ -36,9 +37,9 @@ class BoundHandler(msgspec.Struct, frozen=True):
     input: InputType | None
     returns: object
 
-    def arguments(self, value: object, attempt: Attempt) -> tuple[object, ...]:
-        """What to call the function with."""
-        return (value, attempt) if self.takes_attempt else (value,)
+    def enter(self, value: object, attempt: Attempt) -> object:
+        """Call the function with as many arguments as it takes."""
+        return self.function(value, attempt) if self.takes_attempt else self.function(value)
 
 
 def bind(function: HandlerFunction, schema: Json = None) -> BoundHandler:
@@ -50,54 +51,43 @@ def bind(function: HandlerFunction, schema: Json = None) -> BoundHandler:
     """
     parameters = _parameters(function)
     hints = _hints(function, needed=schema is None)
-    if not parameters or any(one.default is one.empty for one in parameters[2:]):
-        raise _signature("A handler must take one or two arguments.")
+    declared = hints.get(parameters[0].name, _UNDECLARED) if schema is None else schema
+    attempt_hint = hints.get(parameters[1].name) if len(parameters) > 1 else None
     is_async = _is_async(function)
-    if is_async and hints.get(parameters[-1].name) is BlockingAttempt:
+    if is_async and attempt_hint is BlockingAttempt:
         raise Misuse(
             "connector.handler_attempt",
             "An async handler asks for the attempt of a blocking one.",
             next_step="Annotate it as Attempt, and await its checkpoint.",
         )
-    declared = hints.get(parameters[0].name, _UNDECLARED) if schema is None else schema
     return BoundHandler(
         function,
         is_async=is_async,
-        takes_attempt=_takes_attempt(parameters, hints),
-        input=None if declared is _UNDECLARED else input_type(declared),
+        takes_attempt=_takes_attempt(parameters[1:], attempt_hint),
+        input=None if declared in (_UNDECLARED, object) else input_type(declared),
         returns=hints.get("return"),
     )
 
 
-class _Undeclared:
-    """The annotation of a parameter that has none; None is an annotation of its own."""
-
-
-_UNDECLARED: Final = _Undeclared()
-
-
 def _parameters(function: HandlerFunction) -> list[inspect.Parameter]:
-    """The positional ones; raises for a keyword that would have to be given."""
+    """The positional ones: at least one, and none after the second that would have to be given."""
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise _signature("A handler must not be a generator.")
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError) as error:
         raise _signature("A handler's signature cannot be read.") from error
-    if any(one.kind is one.KEYWORD_ONLY and one.default is one.empty for one in parameters):
-        raise _signature("A handler must not require keyword arguments.")
-    return [one for one in parameters if one.kind in _POSITIONAL]
+    positional = [one for one in parameters if one.kind in _POSITIONAL]
+    keywords = [one for one in parameters if one.kind is one.KEYWORD_ONLY]
+    if not positional or any(one.default is one.empty for one in positional[2:] + keywords):
+        raise _signature("A handler must take one or two arguments.")
+    return positional
 
 
-def _takes_attempt(parameters: list[inspect.Parameter], hints: dict[str, object]) -> bool:
-    if len(parameters) < 2:
-        return False
-    second = parameters[1]
-    return second.default is second.empty or _is_attempt(hints.get(second.name))
-
-
-def _is_attempt(hint: object) -> bool:
-    return any(arm in (Attempt, BlockingAttempt) for arm in (hint, *get_args(hint)))
+def _takes_attempt(second: list[inspect.Parameter], hint: object) -> bool:
+    """A second parameter with a default is the handler's own, unless it is declared otherwise."""
+    is_attempt = any(arm in (Attempt, BlockingAttempt) for arm in (hint, *get_args(hint)))
+    return bool(second) and (is_attempt or second[0].default is inspect.Parameter.empty)
 
 
 def _hints(function: HandlerFunction, *, needed: bool) -> dict[str, object]:
@@ -116,7 +106,7 @@ def _hints(function: HandlerFunction, *, needed: bool) -> dict[str, object]:
 
 def _annotated(function: HandlerFunction) -> object:
     """Where the annotations stand: below partials, and in the class of a callable object."""
-    plain = inspect.unwrap(function)
+    plain: object = function
     while isinstance(plain, functools.partial):
         plain = plain.func
     return plain if inspect.isroutine(plain) else type(plain).__call__
@@ -124,7 +114,7 @@ def _annotated(function: HandlerFunction) -> object:
 
 def _is_async(function: HandlerFunction) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-        getattr(function, "__call__", None)  # noqa: B004  # not whether it can be called, but how
+        type(function).__call__
     )
 
 

@@ -20,11 +20,12 @@ import re
 import sys
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 
 import msgspec
 
-from amends.contracts.admission import DOCUMENT_LIMITS, admit_value
+from amends.connectors import schemas
+from amends.contracts.admission import admit_value
 from amends.contracts.errors import Misuse, Refused
 from amends.contracts.json_types import Json, JsonObject
 from amends.contracts.outcomes import Outcome
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
     Adapter: TypeAlias = TypeAdapter[Any]
 
-_DEFINITIONS: Final = "#/$defs/"
 _PLACE: Final = re.compile(r" - at `\$([^`]*)`$")
 
 
@@ -57,15 +57,14 @@ def input_type(declared: object) -> InputType:
     Raises `Misuse` (`connector.type_unsupported`) for a type that has no schema.
     """
     if isinstance(declared, dict):
-        return InputType(_plain(declared), decode=_as_it_is, encode=admit_value)
+        return InputType(schemas.plain(declared), decode=_as_it_is, encode=admit_value)
     adapter = _pydantic_adapter(declared)
-    if adapter is not None:
-        document = adapter.json_schema(mode="validation")
-        read, write = partial(_read_pydantic, adapter), partial(_write_pydantic, adapter)
-    else:
-        document = _msgspec_schema(declared)
+    if adapter is None:
         read, write = partial(_read, declared), partial(_write, _is_record(declared))
-    return InputType(_closed(_flat(_plain(document))), decode=read, encode=write)
+    else:
+        read, write = partial(_read_pydantic, adapter), partial(_write_pydantic, adapter)
+    document = _described(declared, adapter, "validation")
+    return InputType(schemas.closed(document), decode=read, encode=write)
 
 
 def output_schema(annotation: object) -> Json:
@@ -76,10 +75,7 @@ def output_schema(annotation: object) -> Json:
     if annotation is None or annotation is Any or _names_an_outcome(annotation):
         return None
     try:
-        adapter = _pydantic_adapter(annotation)
-        if adapter is not None:
-            return _flat(_plain(adapter.json_schema(mode="serialization")))
-        return _flat(_plain(_msgspec_schema(annotation)))
+        return _described(annotation, _pydantic_adapter(annotation), "serialization")
     except Misuse:
         return None
 
@@ -101,72 +97,15 @@ def output_to_json(value: object) -> object:
         ) from None
 
 
-# ── documents ────────────────────────────────────────────────────────────────────────────────────
-
-
-def _msgspec_schema(declared: object) -> object:
-    try:
-        return msgspec.json.schema(declared)
-    except Exception as error:
-        raise _unsupported(declared) from error
-
-
-def _plain(document: object) -> JsonObject:
-    """A copy that is JSON and shares nothing with the declaration."""
-    try:
-        copy = admit_value(document, limits=DOCUMENT_LIMITS)
-    except Refused as error:
-        raise _unsupported(document) from error
-    return copy if isinstance(copy, dict) else {}
-
-
-def _flat(document: JsonObject) -> JsonObject:
-    """Put the root's own definition at the root; it stays among the others if it is recursive."""
-    reference = document.get("$ref")
-    definitions = document.get("$defs")
-    if not isinstance(reference, str) or not isinstance(definitions, dict):
-        return document
-    name = reference.removeprefix(_DEFINITIONS)
-    root = definitions[name]
-    if not isinstance(root, dict):
-        return document
-    kept = definitions if _refers(definitions, reference) else _without(definitions, name)
-    return {**root, "$defs": kept} if kept else dict(root)
-
-
-def _closed(document: JsonObject) -> JsonObject:
-    """Refuse unknown fields in every record; all of them are definitions, or the root."""
-    definitions = document.get("$defs")
-    if isinstance(definitions, dict):
-        closed: JsonObject = {name: _closed_record(one) for name, one in definitions.items()}
-        document = {**document, "$defs": closed}
-    return {**document, **_closing(document)}
-
-
-def _closed_record(definition: Json) -> Json:
-    if not isinstance(definition, dict):
-        return definition
-    return {**definition, **_closing(definition)}
-
-
-def _closing(definition: JsonObject) -> JsonObject:
-    is_open_record = "properties" in definition and "additionalProperties" not in definition
-    return {"additionalProperties": False} if is_open_record else {}
-
-
-def _refers(node: Json, reference: str) -> bool:
-    if isinstance(node, dict):
-        return any(_refers(item, reference) for item in node.values())
-    if isinstance(node, list):
-        return any(_refers(item, reference) for item in node)
-    return node == reference
-
-
-def _without(definitions: JsonObject, name: str) -> JsonObject:
-    return {other: one for other, one in definitions.items() if other != name}
-
-
 # ── conversions ──────────────────────────────────────────────────────────────────────────────────
+
+
+def _described(
+    declared: object, adapter: "Adapter | None", mode: Literal["validation", "serialization"]
+) -> JsonObject:
+    if adapter is None:
+        return schemas.described(declared, partial(msgspec.json.schema, declared))
+    return schemas.described(declared, partial(adapter.json_schema, mode=mode))
 
 
 def _as_it_is(value: Json) -> object:
@@ -181,10 +120,11 @@ def _is_record(declared: object) -> bool:
 
 def _read(declared: object, value: Json) -> object:
     try:
-        return msgspec.convert(value, declared)  # type: ignore[call-overload]  # any declared type
+        return msgspec.convert(value, declared)
     except Exception as error:
-        # An error that a class of the user's raised has a cause, and may quote anything.
-        place = None if error.__cause__ else _PLACE.search(str(error))
+        # What a class of the user's has raised may quote anything; wrapped, it is a cause.
+        is_clean = isinstance(error, msgspec.ValidationError) and error.__cause__ is None
+        place = _PLACE.search(str(error)) if is_clean else None
         raise _not_convertible(_steps(place[1]) if place else ()) from None
 
 
@@ -264,14 +204,4 @@ def _not_convertible(steps: Iterable[str | int]) -> Refused:
         f"The input does not fit its declared type{where}.",
         details={"path": pointer} if pointer else None,
         next_step="Send what the capability's input schema describes.",
-    )
-
-
-def _unsupported(declared: object) -> Misuse:
-    name = getattr(declared, "__qualname__", type(declared).__qualname__)
-    return Misuse(
-        "connector.type_unsupported",
-        "A declared input type has no JSON Schema.",
-        details={"type": name},
-        next_step="Declare a dataclass, Struct, TypedDict, Pydantic model or a JSON Schema.",
     )

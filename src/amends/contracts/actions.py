@@ -6,7 +6,7 @@ import msgspec
 
 from amends.contracts.enums import Mode, ResultStatus
 from amends.contracts.ids import ActionId, CapabilityId, PlanId, TransactionId
-from amends.contracts.json_types import Json
+from amends.contracts.json_types import Json, JsonText
 from amends.contracts.outcomes import ErrorInfo, ProviderOperation
 from amends.contracts.principals import PrincipalRef
 
@@ -57,7 +57,7 @@ class ActionResult(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     status: ResultStatus
-    output: msgspec.Raw | None = None
+    output: JsonText | None = None
     output_hash: str | None = None
     output_redacted: bool = False
     output_invalid: str | None = None

@@ -16,6 +16,7 @@ from amends.contracts.ids import (
     PlanId,
     TransactionId,
 )
+from amends.contracts.json_types import JsonText
 from amends.contracts.principals import Identity, PrincipalRef
 
 
@@ -77,7 +78,7 @@ class ApprovalRequest(Document, frozen=True, kw_only=True):
     compensation_for: ActionId | None
     action_hash: str
     input_hash: str
-    input: msgspec.Raw | None
+    input: JsonText | None
     requester: PrincipalRef
     identity: Identity | None
     policy: ApprovalPolicy

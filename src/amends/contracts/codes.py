@@ -74,6 +74,9 @@ CODES: Final[Mapping[str, Code]] = MappingProxyType(
         "capability.invalid": Code(
             Misuse, "The capability's declaration has faults.", "Mend every fault that is listed."
         ),
+        "capability.twice": Code(
+            Misuse, "A capability with this id is registered already.", "Register it once."
+        ),
         "capability.handler_missing": Code(
             Refused, "The capability has no handler for this.", "Add the handler to the capability."
         ),
@@ -264,11 +267,21 @@ CODES: Final[Mapping[str, Code]] = MappingProxyType(
             "The connector raised an exception that says nothing certain.",
             _RECONCILE,
         ),
+        "transaction.not_dispatched": Code(
+            Unavailable,
+            "The licence to call the provider had run out before the call, so nothing was sent.",
+            "Begin anew if the intent still stands.",
+        ),
         "sla.timeout_exceeded": Code(
             OutcomeUnknown, "The provider did not answer in time.", _RECONCILE
         ),
         "transaction.preview_failed": Code(
             Refused, "The provider refused the preview.", "Change the input and plan again."
+        ),
+        "transaction.settlement_not_stored": Code(
+            OutcomeUnknown,
+            "The provider answered, but the store could not keep the answer.",
+            _RECONCILE,
         ),
         # checkpoints
         "transaction.checkpoint_refused": Code(
@@ -446,6 +459,16 @@ CODES: Final[Mapping[str, Code]] = MappingProxyType(
             ProviderFailed,
             "The effect is there, but its output cannot be stored.",
             "Do not repeat it; read the provider's record.",
+        ),
+        "transaction.effect_absent": Code(
+            ProviderFailed,
+            "The effect is not there, and nothing that was sent can still bring it about.",
+            "Use a new transaction if the intent still stands.",
+        ),
+        "transaction.effect_partial": Code(
+            ProviderFailed,
+            "Only a part of the effect is there.",
+            "Do not repeat it: compensate it, or complete it by hand.",
         ),
         "result.no_output": Code(
             Misuse, "This result has no output.", "Look at its status before its output."

@@ -26,7 +26,7 @@ from amends.contracts.ids import (
     TenantId,
     TransactionId,
 )
-from amends.contracts.json_types import Json
+from amends.contracts.json_types import Json, JsonText
 from amends.contracts.outcomes import ErrorInfo, ProviderOperation
 from amends.contracts.principals import Identity, PrincipalRef
 
@@ -45,7 +45,7 @@ class InputSnapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     redacted: bool
     input_hash: str
-    input: msgspec.Raw | None = None
+    input: JsonText | None = None
 
 
 class TransactionPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -202,7 +202,7 @@ class ActionDocument(Document, frozen=True, kw_only=True):
     asserted: bool
     identity: Identity | None
     input_hash: str
-    input: msgspec.Raw | None = None
+    input: JsonText | None = None
     idempotency_key: str | None = None
     reservation: ReservationRef | None = None
     verdicts: tuple[GateVerdict, ...] = ()

@@ -9,7 +9,7 @@ annotations of records and knows no recursive aliases; a field of this type is d
 JSON values.
 """
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NewType, TypeAlias
 
 if TYPE_CHECKING:
     Json: TypeAlias = bool | int | float | str | list["Json"] | dict[str, "Json"] | None
@@ -17,3 +17,11 @@ else:
     Json = Any
 
 JsonObject: TypeAlias = dict[str, Json]
+
+JsonText = NewType("JsonText", str)
+"""A whole JSON value as text, kept inside documents exactly as it was hashed."""
+
+
+def json_text(encoded: bytes) -> JsonText:
+    """JSON bytes as the text that documents keep."""
+    return JsonText(encoded.decode())

@@ -12,7 +12,7 @@ from amends.contracts.codes import CODES, coded
 from amends.contracts.enums import Mode, ResultStatus, Verdict, WireStatus
 from amends.contracts.errors import AmendsError, ProviderFailed
 from amends.contracts.ids import ActionId, ApprovalId, CapabilityId, PlanId, TransactionId
-from amends.contracts.json_types import Json
+from amends.contracts.json_types import Json, JsonText
 from amends.contracts.outcomes import ErrorInfo, ProviderOperation
 
 
@@ -44,7 +44,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     approval_id: ApprovalId | None = None
     approval_required: bool = False
     replayed: bool = False
-    raw_output: msgspec.Raw | None = None
+    raw_output: JsonText | None = None
     output_hash: str | None = None
     output_redacted: bool = False
     output_invalid: str | None = None

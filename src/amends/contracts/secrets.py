@@ -29,7 +29,8 @@ class Secret:
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Secret) and hmac.compare_digest(
-            self._value.encode(), other._value.encode()
+            self._value.encode("utf-8", "surrogatepass"),
+            other._value.encode("utf-8", "surrogatepass"),
         )
 
     __hash__ = None  # type: ignore[assignment]  # a hash would let secrets land in sets and logs

@@ -1,1 +1,1 @@
-"""What is due: expired leases, reconciliation, and plans and approvals that ran out."""
+"""What is due: lapsed leases, unknown outcomes, expired plans and approvals. Never a retry."""

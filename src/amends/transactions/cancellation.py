@@ -85,7 +85,12 @@ def expire_plan(record: TransactionRecord, now: datetime) -> TransactionRecord:
 def end_plan(
     event: Event, record: TransactionRecord, now: datetime, code: str, status: ResultStatus
 ) -> TransactionRecord:
-    """A plan that ends without a claim: failed, and certainly nothing happened."""
+    """A plan that ends without a claim: failed, and certainly nothing happened.
+
+    Of a frozen plan that is not certain: it may have been claimed in a store that was lost.
+    """
+    if record.frozen is not None:
+        raise coded("transaction.frozen", {"transaction_id": record.transaction_id})
     error = ErrorInfo(code=code)
     return move(
         event,

@@ -23,6 +23,7 @@ from amends.contracts.errors import AmendsError
 from amends.contracts.ids import CapabilityId
 from amends.contracts.json_types import Json
 from amends.contracts.times import after_ms, format_instant, parse_instant
+from amends.transactions.replay import belongs_to
 
 COMPENSABLE: Final = frozenset({CompensationMode.SUPPORTED, CompensationMode.BEST_EFFORT})
 _TARGET_MODES: Final = frozenset({Mode.EXECUTE, Mode.PLAN, Mode.COMMIT})
@@ -42,16 +43,22 @@ def check_target(
 ) -> ActionDocument:
     """The target's action, if it may be compensated now.
 
+    The record's result speaks for the effect, since a planning action's own is only its plan; but
+    not for an action that merely named the transaction and was refused. A reconciled effect, whole
+    or partial, meets every test on the target.
+
     `capability` is the target's (the requested one); `metadata` is the compensating action's.
     Raises the code of the first condition of TX-COMP-1, TX-COMP-2 and TX-COMP-4 that fails.
     """
     if capability.compensation.mode not in COMPENSABLE:
         raise coded("transaction.compensation_not_supported", {"capability_id": capability.id})
     action = _target_action(capability.id, target)
-    result = _original_result(action, target.record)
-    if not _completed(result) and not _partial_evidence(result):
+    record = target.record
+    result = record.result if record is not None else action.result
+    found_out = record is not None and record.status is Status.RECONCILED
+    if not found_out and not _completed(result) and not _partial_evidence(result):
         raise _ineligible("transaction.compensation_target_not_completed", target)
-    if target.record is not None and not _effect_is_there(target.record):
+    if record is not None and not _effect_is_there(record):
         raise _ineligible("transaction.compensation_target_not_committed", target)
     _check_window(capability, target, result, metadata, now)
     check_slots(capability, target.slots)
@@ -66,14 +73,9 @@ def _target_action(capability_id: CapabilityId, target: Target) -> ActionDocumen
         raise _ineligible("transaction.compensation_target_invalid", target)
     if action.capability_id != capability_id:
         raise _ineligible("transaction.compensation_target_mismatch", target)
+    if target.record is not None and not belongs_to(action, target.record):
+        raise _ineligible("transaction.compensation_target_not_completed", target)
     return action
-
-
-def _original_result(
-    action: ActionDocument, record: TransactionRecord | None
-) -> ActionResult | None:
-    """The record's result speaks for the effect; a planning action's own is only its plan."""
-    return record.result if record is not None else action.result
 
 
 def _completed(result: ActionResult | None) -> bool:

@@ -7,6 +7,7 @@ documents could otherwise be mistaken for one another.
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from amends.contracts.canonical import digest_bytes, domain_digest
 from amends.contracts.declarations import Capability
@@ -46,13 +47,14 @@ def governance_digest(contract: str, policy_revision: str, identity: Identity | 
 
 def plan_digest(plan: TransactionPlan) -> str:
     """Digest of a whole plan but for its own digest, so that an approver's copy can be compared."""
-    content = msgspec.to_builtins(plan, builtin_types=())
-    content["snapshot"].pop("input", None)
-    content["digest"] = ""
-    validation = content.get("validation")
-    if validation:
-        validation.pop("output", None)
-    return domain_digest("amends-plan-v1", content)
+    validation = plan.validation
+    bare = replace(
+        plan,
+        digest="",
+        snapshot=replace(plan.snapshot, input=None),
+        validation=replace(validation, output=None) if validation else None,
+    )
+    return domain_digest("amends-plan-v1", msgspec.to_builtins(bare, builtin_types=()))
 
 
 def provider_key(tenant: TenantId, transaction_id: TransactionId, action_id: ActionId) -> str:
@@ -88,9 +90,8 @@ def fingerprint(intent: Intent, chosen_transaction_id: TransactionId | None) -> 
 
     Capability, mode, plan id, target, principal, tenant and canonical input, and the transaction id
     where the caller chose it. The action id stays out, since a retry may come under a new one, and
-    so does a transaction id that Amends made up or that the plan determines.
+    so does a transaction id that Amends made up or took from the plan.
     """
-    named = None if intent.mode is Mode.COMMIT else chosen_transaction_id
     return domain_digest(
         "amends-fingerprint-v1",
         {
@@ -102,6 +103,6 @@ def fingerprint(intent: Intent, chosen_transaction_id: TransactionId | None) -> 
             "plan_id": intent.plan_id,
             "principal": msgspec.to_builtins(intent.requester),
             "tenant": intent.tenant,
-            "transaction_id": named,
+            "transaction_id": chosen_transaction_id,
         },
     )

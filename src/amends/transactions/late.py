@@ -2,7 +2,8 @@
 
 An effect is an effect whoever reports it, so *applied* moves an unknown record whatever its fence.
 *Not applied* does so only if that was the sole attempt. Terminal records do not move; what
-contradicts them becomes a correction (TX-REV-3).
+contradicts them becomes a correction (TX-REV-3), and a failure that could still be tried again is
+frozen with it, so that nobody repeats an effect that came late.
 """
 
 from datetime import datetime
@@ -13,22 +14,26 @@ import msgspec
 from amends.contracts.documents import Evidence, TransactionRecord
 from amends.contracts.enums import Status, Verdict
 from amends.contracts.ids import Fence
-from amends.transactions.reconciliation import LATE_APPLIED, LATE_PARTIAL, reconciled_result
-from amends.transactions.settlement import (
-    OUTPUT_ATTENTION,
-    Certainty,
-    Reading,
-    StoredOutput,
+from amends.transactions.contradictions import (
+    LATE_APPLIED,
+    LATE_NOT_APPLIED,
+    LATE_PARTIAL,
+    LATE_UNCERTAIN,
+    TWO_EFFECTS,
     keep_evidence,
-    same_operation,
+    other_operation,
+    sole_attempt_tells,
 )
+from amends.transactions.reconciliation import reconciled_result
+from amends.transactions.replay import reopenable
+from amends.transactions.settlement import Certainty, Reading, StoredOutput, settled_attention
 from amends.transactions.table import Event, admits, move
 
 _KINDS: Final = {
     Certainty.APPLIED: LATE_APPLIED,
     Certainty.PARTIAL: LATE_PARTIAL,
-    Certainty.NOT_APPLIED: "late_not_applied",
-    Certainty.UNCERTAIN: "late_uncertain",
+    Certainty.NOT_APPLIED: LATE_NOT_APPLIED,
+    Certainty.UNCERTAIN: LATE_UNCERTAIN,
 }
 _VERDICTS: Final = {
     Certainty.APPLIED: Verdict.COMMITTED,
@@ -38,7 +43,10 @@ _VERDICTS: Final = {
 
 
 class Late(msgspec.Struct, frozen=True, kw_only=True):
-    """What a late answer does: move the record, or be kept, or correct a terminal record."""
+    """What a late answer does: move the record, or be kept, or correct a terminal record.
+
+    A correction may come with a record: the failure that it freezes.
+    """
 
     event: Event | None = None
     record: TransactionRecord | None = None
@@ -52,35 +60,38 @@ def take_late(
     fence: Fence,
     now: datetime,
 ) -> Late:
-    """What a late answer of the attempt with this fence means for the record as it stands."""
+    """What a late answer of the effect attempt with this fence means for the record as it stands.
+
+    Late answers of mere look-ups do not come here: their failures say nothing of the effect.
+    """
+    conflict = other_operation(record, reading) is not None
     seen = Evidence(
-        kind=_KINDS[reading.certainty],
+        kind=TWO_EFFECTS if conflict else _KINDS[reading.certainty],
         at=now,
         fence=fence,
         code=reading.error.code if reading.error else None,
         operation=reading.operation,
     )
-    if _moves(record, reading):
+    if not conflict and _moves(record, reading):
         return _moved(record, reading, output, seen, now)
     if admits(Event.EVIDENCE_KEPT, record.status):
-        kept = move(Event.EVIDENCE_KEPT, record, now, evidence=keep_evidence(record.evidence, seen))
-        return Late(event=Event.EVIDENCE_KEPT, record=kept)
-    return Late(correction=seen) if _contradicts(record, reading) else Late()
+        return _kept(record, seen, now)
+    if not conflict and not _contradicts(record, reading):
+        return Late()
+    if not reopenable(record):
+        return Late(correction=seen)
+    frozen = move(
+        Event.FROZEN, record, now, frozen=seen.kind, evidence=keep_evidence(record.evidence, seen)
+    )
+    return Late(event=Event.FROZEN, record=frozen, correction=seen)
 
 
 def _moves(record: TransactionRecord, reading: Reading) -> bool:
     if record.status is not Status.OUTCOME_UNKNOWN or record.frozen is not None:
         return False
-    known, named = record.provider_operation, reading.operation
-    if known is not None and named is not None and not same_operation(known, named):
-        return False
-    match reading.certainty:
-        case Certainty.APPLIED | Certainty.PARTIAL:
-            return True
-        case Certainty.NOT_APPLIED:
-            return record.effect_attempts == 1
-        case _:
-            return False
+    if reading.certainty is Certainty.NOT_APPLIED:
+        return sole_attempt_tells(record)
+    return reading.certainty is not Certainty.UNCERTAIN
 
 
 def _moved(
@@ -91,27 +102,30 @@ def _moved(
     now: datetime,
 ) -> Late:
     verdict = _VERDICTS[reading.certainty]
+    result = reconciled_result(verdict, reading, output, now)
     moved = move(
         Event.LATE_ANSWER,
         record,
         now,
-        result=reconciled_result(verdict, reading, output, now),
+        result=result,
         verdict=verdict,
-        error=None if verdict is Verdict.COMMITTED else reading.error,
+        error=result.error,
         provider_operation=record.provider_operation or reading.operation,
         reconcile_after=None,
         settled_at=now,
-        attention=OUTPUT_ATTENTION if output.invalid else None,
+        attention=settled_attention(record, output),
         evidence=keep_evidence(record.evidence, seen),
     )
     return Late(event=Event.LATE_ANSWER, record=moved)
 
 
+def _kept(record: TransactionRecord, seen: Evidence, now: datetime) -> Late:
+    attention = TWO_EFFECTS if seen.kind == TWO_EFFECTS else record.attention
+    evidence = keep_evidence(record.evidence, seen)
+    kept = move(Event.EVIDENCE_KEPT, record, now, evidence=evidence, attention=attention)
+    return Late(event=Event.EVIDENCE_KEPT, record=kept)
+
+
 def _contradicts(record: TransactionRecord, reading: Reading) -> bool:
     verdict = _VERDICTS.get(reading.certainty)
-    if verdict is None or record.verdict is None:
-        return False
-    known, named = record.provider_operation, reading.operation
-    if known is not None and named is not None and not same_operation(known, named):
-        return True
-    return verdict is not record.verdict
+    return verdict is not None and record.verdict not in (None, verdict)

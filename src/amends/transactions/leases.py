@@ -8,12 +8,19 @@ from datetime import datetime
 from typing import Final
 
 from amends.contracts.codes import coded
+from amends.contracts.declarations import RecoveryContract
 from amends.contracts.documents import TransactionRecord
-from amends.contracts.enums import ErrorCategory, Status
+from amends.contracts.enums import Status
 from amends.contracts.limits import LEASE_GRACE_MS
-from amends.contracts.outcomes import ErrorInfo
-from amends.transactions.reconciliation import reopen_unknown
-from amends.transactions.settlement import Certainty, Reading, lose_outcome
+from amends.contracts.times import after_ms
+from amends.transactions.readings import Certainty, Reading, not_known
+from amends.transactions.reconciliation import (
+    escalate_exhausted,
+    next_delay_ms,
+    reopen_unknown,
+)
+from amends.transactions.replay import reopenable
+from amends.transactions.settlement import lose_outcome
 from amends.transactions.table import Event, admits, move
 
 ABANDONED: Final = "transaction.attempt_abandoned"
@@ -24,12 +31,22 @@ def lease_ms(timeout_ms: int, grace_ms: int = LEASE_GRACE_MS) -> int:
     return timeout_ms + grace_ms
 
 
-def lapse(record: TransactionRecord, now: datetime, lease_ended_at: datetime) -> TransactionRecord:
-    """The record of an attempt that outlived its lease: unknown, to be looked up (TX-LEASE-2)."""
-    error = ErrorInfo(code=ABANDONED, category=ErrorCategory.CONNECTOR)
-    reading = Reading(certainty=Certainty.UNCERTAIN, error=error)
+def lapse(
+    record: TransactionRecord,
+    now: datetime,
+    lease_ended_at: datetime,
+    recovery: RecoveryContract = RecoveryContract(),
+) -> TransactionRecord:
+    """The record of an attempt that outlived its lease: unknown, to be looked up (TX-LEASE-2).
+
+    A look-up that lapses counts like one that found nothing: the next waits, and the last calls a
+    person, so that a handler that brings its process down is not entered for ever.
+    """
+    reading = Reading(certainty=Certainty.UNCERTAIN, error=not_known(ABANDONED))
     if record.status is Status.RECONCILING:
-        return reopen_unknown(Event.LEASE_LAPSED, record, reading, now, now, lease_ended_at)
+        due = after_ms(now, next_delay_ms(record, recovery, reading, jitter=1.0))
+        open_again = reopen_unknown(Event.LEASE_LAPSED, record, reading, now, due, lease_ended_at)
+        return escalate_exhausted(open_again, recovery)
     return lose_outcome(Event.LEASE_LAPSED, record, reading, now, lease_ended_at)
 
 
@@ -54,10 +71,8 @@ def due_at(record: TransactionRecord) -> datetime | None:
 
 
 def freeze(record: TransactionRecord, now: datetime, reason: str) -> TransactionRecord | None:
-    """The record frozen, or none where it can never move again by itself (TX-LEASE-3)."""
-    settled_failure = record.status is Status.FAILED and not (
-        record.error is not None and record.error.retryable
-    )
+    """The record frozen, or none where it can never move again (TX-LEASE-3)."""
+    settled_failure = record.status is Status.FAILED and not reopenable(record)
     if record.frozen is not None or settled_failure or not admits(Event.FROZEN, record.status):
         return None
     return move(Event.FROZEN, record, now, frozen=reason)

@@ -11,7 +11,7 @@ import msgspec
 from amends.contracts import limits
 from amends.contracts.canonical import canonical_bytes, digest_bytes
 from amends.contracts.errors import Refused
-from amends.contracts.json_types import Json
+from amends.contracts.json_types import Json, json_text
 from amends.contracts.parsing import admit_value
 from amends.transactions.settlement import NO_OUTPUT, StoredOutput
 
@@ -36,8 +36,6 @@ def store_output(
         return StoredOutput(output_hash=digest, invalid=NOT_STORABLE)
     invalid = None if fits(admitted) else SCHEMA_MISMATCH
     if redact is None:
-        return StoredOutput(output=msgspec.Raw(content), output_hash=digest, invalid=invalid)
+        return StoredOutput(output=json_text(content), output_hash=digest, invalid=invalid)
     shown = canonical_bytes(redact(admitted))
-    return StoredOutput(
-        output=msgspec.Raw(shown), output_hash=digest, redacted=True, invalid=invalid
-    )
+    return StoredOutput(output=json_text(shown), output_hash=digest, redacted=True, invalid=invalid)

@@ -9,6 +9,7 @@ from amends.contracts.approval_policy import ApprovalPolicy
 from amends.contracts.declarations import Capability
 from amends.contracts.documents import InputSnapshot, TransactionPlan
 from amends.contracts.ids import ActionId, PlanId, TransactionId
+from amends.contracts.json_types import json_text
 from amends.contracts.principals import Identity, PrincipalRef
 from amends.contracts.times import after_ms
 from amends.transactions.hashing import plan_digest
@@ -66,7 +67,7 @@ def snapshot(capability: Capability, input_hash: str, canonical_input: bytes) ->
     """The input as a plan keeps it: with redaction required, only its hash (TX-PLAN-3)."""
     if capability.data.redaction_required:
         return InputSnapshot(redacted=True, input_hash=input_hash)
-    return InputSnapshot(redacted=False, input_hash=input_hash, input=msgspec.Raw(canonical_input))
+    return InputSnapshot(redacted=False, input_hash=input_hash, input=json_text(canonical_input))
 
 
 def _warnings(capability: Capability, approval: ApprovalPolicy | None) -> tuple[str, ...]:

@@ -10,12 +10,15 @@ from typing import Final
 
 from amends.contracts.actions import ActionResult
 from amends.contracts.documents import ActionDocument, TransactionRecord
-from amends.contracts.enums import Mode, ResultStatus, Status, Verdict, WireStatus
+from amends.contracts.enums import IN_FLIGHT, Mode, ResultStatus, Status, Verdict, WireStatus
+from amends.contracts.outcomes import ErrorInfo
 from amends.contracts.results import NextStep, Result
+from amends.transactions.replay import belongs_to
 
 _COMPENSATE: Final = NextStep("compensate", "Offset the effect, if its capability supports it.")
 _LOOK: Final = NextStep("get", "Look again: an attempt is running.")
 _RECONCILE: Final = NextStep("reconcile", "Ask the provider what happened. Do not repeat it.")
+_OPEN: Final = IN_FLIGHT | {Status.OUTCOME_UNKNOWN}
 _SETTLE: Final = NextStep("settle", "An operator settles it by hand, with evidence.")
 
 NEXT_STEPS: Final[Mapping[WireStatus, tuple[NextStep, ...]]] = MappingProxyType(
@@ -81,10 +84,12 @@ def next_steps(status: WireStatus, record: TransactionRecord | None) -> tuple[Ne
     """What can be done now; a partial or absent effect changes what the table says."""
     if record is None:
         return NEXT_STEPS[status]
+    compensates = record.mode is Mode.COMPENSATE
     if status is WireStatus.FAILED and record.verdict is Verdict.PARTIAL:
-        return (_COMPENSATE,)
-    offset = record.mode is Mode.COMPENSATE or record.verdict is Verdict.NOT_COMMITTED
-    if status is WireStatus.RECONCILED and offset:
+        return () if compensates else (_COMPENSATE,)
+    if status is WireStatus.RECONCILED and (
+        compensates or record.verdict is Verdict.NOT_COMMITTED
+    ):
         return NEXT_STEPS[status][:1]
     return NEXT_STEPS[status]
 
@@ -98,9 +103,7 @@ def project(
 ) -> Result:
     """The current result of one action, from its own document and its transaction's record."""
     status = wire_status(record, action, waiting=waiting)
-    own = action.result
-    if record is not None and (own is None or record.action_id == action.action_id):
-        own = record.result or own
+    own = _own_result(action, record)
     plan = record.plan if record else None
     return Result(
         status=status,
@@ -120,7 +123,7 @@ def project(
         output_hash=own.output_hash if own else None,
         output_redacted=own.output_redacted if own else False,
         output_invalid=own.output_invalid if own else None,
-        error=record.error if record and record.error else (own.error if own else None),
+        error=_own_error(action, record, own),
         provider_operation=record.provider_operation if record else None,
         cursor=record.cursor if record else None,
         reconcile_after=record.reconcile_after if record else None,
@@ -128,6 +131,24 @@ def project(
         warnings=plan.warnings if plan else (),
         next=next_steps(status, record),
     )
+
+
+def _own_result(action: ActionDocument, record: TransactionRecord | None) -> ActionResult | None:
+    """What this very action came to. An open outcome has none, whatever was stored before it, and
+    an action that only named the transaction never shows what another one brought about.
+    """
+    if record is None or not belongs_to(action, record):
+        return action.result
+    return record.result if record.status in _OPEN else record.result or action.result
+
+
+def _own_error(
+    action: ActionDocument, record: TransactionRecord | None, own: ActionResult | None
+) -> ErrorInfo | None:
+    told = own.error if own else None
+    if record is None or (own is not None and not belongs_to(action, record)):
+        return told
+    return record.error or told
 
 
 def _result_status(own: ActionResult | None, *, waiting: bool) -> ResultStatus | None:

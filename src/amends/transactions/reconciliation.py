@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from amends.contracts.actions import ActionResult
 from amends.contracts.codes import coded
@@ -17,29 +18,38 @@ from amends.contracts.documents import OperatorRuling, TransactionRecord
 from amends.contracts.enums import Handler, Mode, ResultStatus, Status, Verdict
 from amends.contracts.errors import AmendsError
 from amends.contracts.ids import CapabilityId
-from amends.contracts.outcomes import ErrorInfo, NotApplied, NotFound, Outcome, ProviderOperation
+from amends.contracts.outcomes import (
+    ErrorInfo,
+    NotFound,
+    Outcome,
+    Pending,
+    ProviderOperation,
+)
 from amends.contracts.principals import Principal
 from amends.contracts.times import after_ms, format_instant
-from amends.transactions.settlement import (
-    OUTPUT_ATTENTION,
+from amends.transactions.contradictions import (
+    LATE_NOT_APPLIED,
     TWO_EFFECTS,
-    Certainty,
-    Reading,
+    late_verdict,
+    sole_attempt_tells,
+)
+from amends.transactions.readings import Certainty, Reading, bounded_delay, read_outcome
+from amends.transactions.settlement import (
     Settled,
     StoredOutput,
-    bounded_delay,
     completed_result,
-    read_outcome,
+    latest_lease_end,
     refuse_second_operation,
-    same_operation,
+    settled_attention,
+    what_was_learnt,
 )
 from amends.transactions.table import Event, move
 
-LATE_APPLIED: Final = "late_applied"
-LATE_PARTIAL: Final = "late_partial"
 EXHAUSTED: Final = "reconcile_attempts_exhausted"
 NO_REFERENCE: Final = "no_provider_reference"
 STILL_UNKNOWN: Final = ErrorInfo(code="transaction.outcome_unknown")
+_ABSENT: Final = ErrorInfo(code="transaction.effect_absent")
+_PARTLY_THERE: Final = ErrorInfo(code="transaction.effect_partial")
 
 
 class Way(Enum):
@@ -85,14 +95,15 @@ def admit(
 
 
 def _with_reference(ask: Ask, record: TransactionRecord) -> TransactionRecord:
-    changes: dict[str, object] = {}
-    if ask.provider_operation is not None and record.provider_operation is None:
-        if not ask.principal.is_operator:
-            raise _refused("transaction.provider_operation_not_accepted", record)
-        changes["provider_operation"] = ask.provider_operation
-    if ask.cursor is not None and record.cursor is None:
-        changes["cursor"] = ask.cursor
-    return msgspec.structs.replace(record, **changes)
+    """What is stored wins; what is not is taken from operators only: a wrong cursor may skip the
+    very page on which the effect stands.
+    """
+    operation = record.provider_operation or ask.provider_operation
+    cursor = record.cursor if record.cursor is not None else ask.cursor
+    filled = replace(record, provider_operation=operation, cursor=cursor)
+    if filled != record and not ask.principal.is_operator:
+        raise _refused("transaction.provider_operation_not_accepted", record)
+    return filled
 
 
 def _refused(code: str, record: TransactionRecord) -> AmendsError:
@@ -135,11 +146,17 @@ def way_to_ask(record: TransactionRecord, capability: Capability, now: datetime)
 
 
 def redrive_is_safe(record: TransactionRecord, capability: Capability, now: datetime) -> bool:
-    """Whether the whole re-drive, its time limit included, fits into the dedup window."""
+    """Whether the whole re-drive, its time limit included, fits into the dedup window.
+
+    Two operations under one key show that the provider does not deduplicate, whatever is declared.
+    A clock that went back does not open the window again.
+    """
     window = capability.execution.provider_dedup_window_ms
     if window is None or record.mode is Mode.COMPENSATE or record.first_attempt_at is None:
         return False
-    end = after_ms(now, capability.service_level.timeout_ms)
+    if record.attention == TWO_EFFECTS:
+        return False
+    end = after_ms(max(now, record.updated_at), capability.service_level.timeout_ms)
     return end <= after_ms(record.first_attempt_at, window)
 
 
@@ -188,6 +205,8 @@ def settle_reconciliation(
     Late answers that came during the look-up are examined here (TX-SETTLE-6).
     """
     reading = refuse_second_operation(record, read_outcome(answered.outcome))
+    if isinstance(answered.outcome, NotFound) and answered.outcome.voided and not answered.redrive:
+        record = replace(record, voided=True)
     verdict = _verdict(record, reading, answered, capability)
     if verdict is None:
         return _keep_open(record, reading, answered, capability.recovery)
@@ -204,28 +223,32 @@ def _verdict(
     late = late_verdict(record)
     if late is not None:
         return late
-    if not _says_absent(reading, answered) or record.attention == TWO_EFFECTS:
+    if record.attention == TWO_EFFECTS:
         return None
-    voided = isinstance(answered.outcome, NotFound) and answered.outcome.voided
-    if isinstance(answered.outcome, NotApplied) and not answered.redrive:
+    if _late_absence(record, answered) or _found_not_applied(reading, answered):
         return Verdict.NOT_COMMITTED
-    proven = absence_is_proven(record, capability, answered.looked_from, voided=voided)
+    proven = _says_absent(reading, answered) and absence_is_proven(
+        record, capability, answered.looked_from, voided=record.voided
+    )
     return Verdict.NOT_COMMITTED if proven else None
 
 
+def _late_absence(record: TransactionRecord, answered: Answered) -> bool:
+    """The sole attempt said late that nothing happened, and the provider does not object."""
+    told = any(kept.kind == LATE_NOT_APPLIED for kept in record.evidence)
+    return told and sole_attempt_tells(record) and not isinstance(answered.outcome, Pending)
+
+
+def _found_not_applied(reading: Reading, answered: Answered) -> bool:
+    """A look-up found the very operation, and the provider had refused it."""
+    return not answered.redrive and reading.declared and reading.operation is not None
+
+
 def _says_absent(reading: Reading, answered: Answered) -> bool:
-    """A look-up says so by name; a re-drive also by failing as the first attempt could have."""
-    if isinstance(answered.outcome, NotApplied | NotFound):
-        return True
-    return answered.redrive and reading.certainty is Certainty.NOT_APPLIED
-
-
-def late_verdict(record: TransactionRecord) -> Verdict | None:
-    """What late answers, kept as evidence while a look-up ran, say of the effect."""
-    kinds = {kept.kind for kept in record.evidence}
-    if LATE_APPLIED in kinds:
-        return Verdict.COMMITTED
-    return Verdict.PARTIAL if LATE_PARTIAL in kinds else None
+    """A look-up says so by name; a re-drive by failing as the first attempt could have."""
+    if answered.redrive:
+        return reading.certainty is Certainty.NOT_APPLIED
+    return reading.declared or isinstance(answered.outcome, NotFound)
 
 
 def _reconciled(
@@ -238,12 +261,12 @@ def _reconciled(
         answered.now,
         result=result,
         verdict=verdict,
-        error=None if verdict is Verdict.COMMITTED else reading.error,
+        error=result.error,
         provider_operation=record.provider_operation or reading.operation,
         cursor=reading.cursor or record.cursor,
         reconcile_after=None,
         settled_at=answered.now,
-        attention=OUTPUT_ATTENTION if answered.output.invalid else None,
+        attention=settled_attention(record, answered.output),
     )
     return Settled(event=Event.RECONCILED, record=moved, result=result)
 
@@ -253,12 +276,17 @@ def reconciled_result(
 ) -> ActionResult:
     """The result that finding out gives: the effect's own, or the failure that it turned out to be.
 
-    A partial effect keeps the evidence by which it may be compensated.
+    An error that only said "unknown" is replaced, since the outcome is known now.
     """
     completed = completed_result(output, now)
     if verdict is Verdict.COMMITTED:
         return completed
-    return msgspec.structs.replace(completed, status=ResultStatus.FAILED, error=reading.error)
+    error = reading.error if reading.certainty is not Certainty.UNCERTAIN else _known_now(verdict)
+    return replace(completed, status=ResultStatus.FAILED, error=error)
+
+
+def _known_now(verdict: Verdict) -> ErrorInfo:
+    return _ABSENT if verdict is Verdict.NOT_COMMITTED else _PARTLY_THERE
 
 
 def _keep_open(
@@ -268,19 +296,23 @@ def _keep_open(
     open_again = reopen_unknown(
         Event.RECONCILIATION_OPEN, record, reading, answered.now, due, answered.lease_ended_at
     )
-    changes: dict[str, object] = {}
-    if isinstance(answered.outcome, NotFound | NotApplied):
-        changes["negative_lookup_at"] = answered.looked_from
-    if open_again.reconcile_attempts >= recovery.max_attempts and open_again.attention is None:
-        changes["attention"] = EXHAUSTED
+    if _says_absent(reading, answered):
+        open_again = replace(open_again, negative_lookup_at=answered.looked_from)
     result = ActionResult(
         status=ResultStatus.FAILED, error=reading.error or STILL_UNKNOWN, completed_at=answered.now
     )
     return Settled(
         event=Event.RECONCILIATION_OPEN,
-        record=msgspec.structs.replace(open_again, **changes),
+        record=escalate_exhausted(open_again, recovery),
         result=result,
     )
+
+
+def escalate_exhausted(record: TransactionRecord, recovery: RecoveryContract) -> TransactionRecord:
+    """The unknown record with a call for a person, once it was looked up often enough."""
+    if record.reconcile_attempts < recovery.max_attempts or record.attention is not None:
+        return record
+    return replace(record, attention=EXHAUSTED)
 
 
 def reopen_unknown(
@@ -295,19 +327,16 @@ def reopen_unknown(
 
     A re-drive may itself have reached the provider, so its lease end counts for the horizon.
     """
-    known, other = record.provider_operation, reading.operation
-    conflict = known is not None and other is not None and not same_operation(known, other)
     redrive = record.attempt is not None and record.attempt.redrive
+    before = record.last_effect_lease_end
     return move(
         event,
         record,
         now,
         error=reading.error or record.error,
-        provider_operation=known or other,
-        cursor=reading.cursor or record.cursor,
         reconcile_after=due,
-        last_effect_lease_end=lease_ended_at if redrive else record.last_effect_lease_end,
-        attention=TWO_EFFECTS if conflict else record.attention,
+        last_effect_lease_end=latest_lease_end(record, lease_ended_at) if redrive else before,
+        **what_was_learnt(record, reading, now, lease_ended_at),
     )
 
 
@@ -334,13 +363,15 @@ def settle_by_hand(
     """An operator's word on an unknown outcome, by revision and with evidence (TX-RECON-5)."""
     _check_ruling(record, ruling, capability, operator, seen_revision)
     status = ResultStatus.COMPLETED if ruling.verdict is Verdict.COMMITTED else ResultStatus.FAILED
-    result = ActionResult(status=status, error=_ruled_error(ruling, record), completed_at=ruling.at)
+    error = None if ruling.verdict is Verdict.COMMITTED else _known_now(ruling.verdict)
+    result = ActionResult(status=status, error=error, completed_at=ruling.at)
     moved = move(
         Event.SETTLED_BY_HAND,
         record,
         ruling.at,
         result=result,
         verdict=ruling.verdict,
+        error=error,
         ruling=ruling,
         reconcile_after=None,
         settled_at=ruling.at,
@@ -348,10 +379,6 @@ def settle_by_hand(
         frozen=None,
     )
     return Settled(event=Event.SETTLED_BY_HAND, record=moved, result=result)
-
-
-def _ruled_error(ruling: OperatorRuling, record: TransactionRecord) -> ErrorInfo | None:
-    return None if ruling.verdict is Verdict.COMMITTED else record.error
 
 
 def _check_ruling(
@@ -369,8 +396,8 @@ def _check_ruling(
         raise _refused("transaction.revision_conflict", record)
     if not ruling.reference.strip() or not ruling.note.strip():
         raise _refused("transaction.settle_evidence_required", record)
-    early = ruling.verdict is Verdict.NOT_COMMITTED and not absence_horizon_passed(
-        record, capability, ruling.at
+    early = ruling.verdict is Verdict.NOT_COMMITTED and not absence_is_proven(
+        record, capability, ruling.at, voided=record.voided
     )
     if early and not ruling.risk_accepted:
         raise _refused("transaction.settle_risk_not_accepted", record)

@@ -11,7 +11,7 @@ import msgspec
 from amends.contracts.actions import TransactionContext
 from amends.contracts.codes import coded
 from amends.contracts.documents import ActionDocument, TransactionRecord
-from amends.contracts.enums import Mode, RetrySafety, Status, Verdict
+from amends.contracts.enums import Mode, ResultStatus, RetrySafety, Status, Verdict
 from amends.contracts.errors import AmendsError
 from amends.contracts.ids import ActionId, CapabilityId, TransactionId
 from amends.contracts.json_types import Json
@@ -78,6 +78,12 @@ def _same_context(asked: TransactionContext, stored: TransactionContext) -> bool
     )
 
 
+def belongs_to(action: ActionDocument, record: TransactionRecord) -> bool:
+    """Whether this action made the record, planned it, or claimed it; naming it is not enough."""
+    planned_by = record.plan.action_id if record.plan else None
+    return action.action_id in (record.action_id, planned_by)
+
+
 def reenter_claimed(record: TransactionRecord, *, lapsed: bool) -> Answer:
     """A commit or compensation that already made its claim comes again (TX-ACT-1).
 
@@ -87,6 +93,7 @@ def reenter_claimed(record: TransactionRecord, *, lapsed: bool) -> Answer:
         return Answer.RETURN_STORED
     if record.status in (Status.OUTCOME_UNKNOWN, Status.RECONCILING):
         raise reconciliation_required(record)
+    _check_not_frozen(record)
     if lapsed:
         return Answer.LAPSED
     raise coded("transaction.in_progress", _where(record))
@@ -100,8 +107,6 @@ def replay_execution(
     `lapsed` says whether the record's attempt has outlived its lease, by the store's clock.
     """
     _check_contract(asked, record)
-    if record.frozen is not None:
-        raise coded("transaction.frozen", _where(record))
     match record.status:
         case Status.PREPARED:
             return _prepared(record, lapsed=lapsed)
@@ -128,7 +133,13 @@ def _check_contract(asked: AskedAgain, record: TransactionRecord) -> None:
         raise coded("transaction.execution_contract_mismatch", _where(record))
 
 
+def _check_not_frozen(record: TransactionRecord) -> None:
+    if record.frozen is not None:
+        raise coded("transaction.frozen", _where(record) | {"frozen": record.frozen})
+
+
 def _prepared(record: TransactionRecord, *, lapsed: bool) -> Answer:
+    _check_not_frozen(record)
     if record.attempt is None:
         return Answer.GO_ON
     if lapsed:
@@ -137,9 +148,10 @@ def _prepared(record: TransactionRecord, *, lapsed: bool) -> Answer:
 
 
 def _failed(asked: AskedAgain, record: TransactionRecord, safety: RetrySafety) -> Answer:
+    _check_not_frozen(record)
     if safely_retryable(record, asked.idempotency_key, safety):
         return Answer.REOPEN
-    if record.error is not None and record.error.retryable:
+    if record.error is not None and record.error.retryable and not _was_stopped(record):
         raise coded("transaction.retry_denied", _where(record))
     return Answer.RETURN_STORED
 
@@ -149,16 +161,33 @@ def safely_retryable(
 ) -> bool:
     """Whether a failed execution may be reopened: certain, retryable, and under the same key."""
     return (
-        idempotency_key is not None
+        reopenable(record)
         and idempotency_key == record.idempotency_key
+        and (record.declared_not_applied or safety in _SAFE)
+    )
+
+
+def reopenable(record: TransactionRecord) -> bool:
+    """Whether this is a failure that the right retry could reopen; any other one is terminal.
+
+    Commits and compensations never are, nor is what somebody cancelled.
+    """
+    return (
+        record.status is Status.FAILED
+        and record.mode is Mode.EXECUTE
+        and record.idempotency_key is not None
         and record.error is not None
         and record.error.retryable
         and record.provider_operation is None
         and record.cursor is None
         and record.reconcile_after is None
-        and record.verdict is not Verdict.PARTIAL
-        and (record.declared_not_applied or safety in _SAFE)
+        and record.verdict is Verdict.NOT_COMMITTED
+        and not _was_stopped(record)
     )
+
+
+def _was_stopped(record: TransactionRecord) -> bool:
+    return record.result is not None and record.result.status is ResultStatus.CANCELLED
 
 
 def reconciliation_required(record: TransactionRecord) -> AmendsError:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from amends.contracts.codes import coded
 from amends.contracts.documents import TransactionRecord
-from amends.contracts.enums import Status
+from amends.contracts.enums import IN_FLIGHT, Status
 from amends.contracts.errors import AmendsError
 
 
@@ -110,6 +110,7 @@ TABLE: Final[tuple[Row, ...]] = (
 )
 
 _BY_EVENT: Final = {row.event: row for row in TABLE}
+_UNSETTLED: Final = IN_FLIGHT | {Status.OUTCOME_UNKNOWN}
 
 
 def row_of(event: Event) -> Row:
@@ -139,11 +140,16 @@ def move(
 ) -> TransactionRecord:
     """The record after an event, one revision later, with the changes that come with it.
 
+    A record that enters a status in which the outcome is open loses what an earlier settlement (or
+    its plan) left: result, verdict and `settled_at` speak of a known ending only.
+
     Raises `Conflict` (`transaction.transition_refused`) where the table has no row.
     """
     row = _BY_EVENT[event]
     if row.before is None or record.status not in row.before:
         raise _refused(event, record.status)
+    if row.after in _UNSETTLED:
+        changes = {"result": None, "verdict": None, "settled_at": None, **changes}
     return replace(
         record,
         status=row.after or record.status,

@@ -1,1 +1,1 @@
-"""The composition root: the only place that names concrete drivers."""
+"""The composition root: the only room that names concrete drivers. It decides nothing."""

@@ -1,0 +1,124 @@
+"""What people say: deciding, cancelling, withdrawing, ruling by hand."""
+
+from amends.contracts.approvals import Answer, ApprovalRequest
+from amends.contracts.codes import coded
+from amends.contracts.enums import Verdict
+from amends.contracts.ids import ActionId, ApprovalId, TransactionId
+from amends.contracts.principals import Caller
+from amends.contracts.results import Result
+from amends.runtime.deciding import Deciding
+from amends.runtime.operating import Operating
+from amends.wiring.opening import Runtime
+
+
+class People:
+    """Decisions under the caller's own name. Approving never executes."""
+
+    def __init__(self, runtime: Runtime, caller: Caller) -> None:
+        self._deciding = Deciding(runtime.engine)
+        self._operating = Operating(runtime.engine)
+        self._by = caller
+
+    async def approve(
+        self,
+        approval: Result | str,
+        *,
+        reason: str = "",
+        evidence: dict[str, str] | None = None,
+        seen_revision: int | None = None,
+    ) -> ApprovalRequest:
+        """Approve a request; its action runs when its requester resumes it.
+
+        `seen_revision` is the request's revision that the approver looked at. Raises the
+        `approval.*` codes; a stale revision changes nothing.
+        """
+        return await self._decide(approval, Answer.APPROVED, reason, evidence, seen_revision)
+
+    async def deny(
+        self,
+        approval: Result | str,
+        *,
+        reason: str = "",
+        seen_revision: int | None = None,
+    ) -> ApprovalRequest:
+        """Deny a request for good."""
+        return await self._decide(approval, Answer.DENIED, reason, None, seen_revision)
+
+    async def revoke(
+        self,
+        approval: Result | str,
+        *,
+        reason: str = "",
+        seen_revision: int | None = None,
+    ) -> ApprovalRequest:
+        """Take an approval back before it is used."""
+        return await self._decide(approval, Answer.REVOKED, reason, None, seen_revision)
+
+    async def _decide(
+        self,
+        approval: Result | str,
+        answer: Answer,
+        reason: str,
+        evidence: dict[str, str] | None,
+        seen_revision: int | None,
+    ) -> ApprovalRequest:
+        id_ = approval.approval_id if isinstance(approval, Result) else ApprovalId(approval)
+        if id_ is None:
+            raise coded("approval.not_found")
+        return await self._deciding.decide(
+            self._by,
+            id_,
+            answer,
+            reason=reason,
+            evidence=evidence or {},
+            seen_revision=seen_revision,
+        )
+
+    async def cancel(self, action: Result | str, *, reason: str = "") -> Result:
+        """Cancel an action before its claim; after it, ask its connector to stop (TX-CANCEL-1)."""
+        id_ = action.action_id if isinstance(action, Result) else ActionId(action)
+        return await self._deciding.cancel(self._by, id_, reason)
+
+    async def withdraw(self, plan: Result | str) -> Result:
+        """Withdraw a plan by its result or its transaction id (TX-CANCEL-2)."""
+        id_ = plan.transaction_id if isinstance(plan, Result) else TransactionId(plan)
+        return await self._deciding.withdraw_plan(self._by, id_)
+
+    async def settle(
+        self,
+        transaction: Result | str,
+        verdict: Verdict | str,
+        *,
+        reference: str,
+        note: str,
+        accept_risk: bool = False,
+        seen_revision: int | None = None,
+    ) -> Result:
+        """Rule on an unknown outcome by hand, with evidence; operators only (TX-RECON-5).
+
+        `reference` says where the evidence lies, `note` what was found. `accept_risk` is needed to
+        rule *not committed* while an earlier request may still be under way.
+        """
+        id_ = (
+            transaction.transaction_id
+            if isinstance(transaction, Result)
+            else TransactionId(transaction)
+        )
+        return await self._operating.settle(
+            self._by,
+            id_,
+            Verdict(verdict),
+            reference=reference,
+            note=note,
+            accept_risk=accept_risk,
+            seen_revision=seen_revision,
+        )
+
+    async def release(self, transaction: Result | str) -> Result:
+        """Release a record that a restore or failover froze; operators only (TX-LEASE-3)."""
+        id_ = (
+            transaction.transaction_id
+            if isinstance(transaction, Result)
+            else TransactionId(transaction)
+        )
+        return await self._operating.release(self._by, id_)

@@ -1,0 +1,79 @@
+"""Looking: one transaction, many of them, and the receipts that prove what was done."""
+
+from collections.abc import Mapping
+
+from amends.contracts import limits
+from amends.contracts.documents import TransactionRecord
+from amends.contracts.evidence import Receipt
+from amends.contracts.ids import ActionId, PlanId, TransactionId
+from amends.contracts.principals import Caller
+from amends.contracts.results import Result
+from amends.receipts.chain import chain_of
+from amends.receipts.signing import KeyRing
+from amends.receipts.verify import Verification, verify_chain
+from amends.runtime.reading import Reading, Selector, View
+from amends.stores.port import Page
+from amends.wiring.opening import Runtime
+
+
+class Views:
+    """What the caller may see. Another tenant's record does not exist."""
+
+    def __init__(self, runtime: Runtime, caller: Caller) -> None:
+        self._reading = Reading(runtime.engine)
+        self._reader = caller
+        self._keys = KeyRing([runtime.signer.public_key])
+
+    async def get(
+        self,
+        transaction_id: Result | str | None = None,
+        *,
+        plan_id: str | None = None,
+        action_id: str | None = None,
+        include_result: bool = False,
+        include_receipts: bool = False,
+    ) -> View:
+        """One transaction, by exactly one of its identities.
+
+        Raises `view.selector_invalid` and `transaction.not_found`.
+        """
+        if isinstance(transaction_id, Result):
+            return await self.get(
+                action_id=transaction_id.action_id,
+                include_result=include_result,
+                include_receipts=include_receipts,
+            )
+        selector = Selector(
+            transaction_id=TransactionId(transaction_id) if transaction_id else None,
+            plan_id=PlanId(plan_id) if plan_id else None,
+            action_id=ActionId(action_id) if action_id else None,
+        )
+        return await self._reading.view(
+            self._reader,
+            selector,
+            include_result=include_result,
+            include_receipts=include_receipts,
+        )
+
+    async def list(
+        self,
+        *,
+        where: Mapping[str, str] | None = None,
+        after: str | None = None,
+        limit: int = limits.PAGE_SIZE,
+    ) -> Page[TransactionRecord]:
+        """A page of transactions, newest first; `where` filters on `status`, `capability_id` …"""
+        return await self._reading.list(
+            self._reader, where=dict(where or {}), after=after, limit=limit
+        )
+
+    async def receipts(self, transaction: Result | str) -> tuple[Receipt, ...]:
+        """The receipt chain of one transaction, in order. Raises `transaction.not_found`."""
+        view = await self.get(transaction, include_receipts=True)
+        return view.receipts
+
+    async def verify(self, transaction: Result | str) -> Verification:
+        """Check a transaction's receipts against this store's own key: chain and signatures."""
+        read = await self.receipts(transaction)
+        chain = read[0].chain if read else chain_of(TransactionId(""))
+        return verify_chain(read, self._keys, chain=chain)

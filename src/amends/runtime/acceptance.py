@@ -1,0 +1,200 @@
+"""Pipeline step 9: what is known of this action id and this key, and the documents of acceptance.
+
+Acceptance becomes durable together with whatever follows first: the claim, a waiting approval, a
+stored preview, or a refusal at step 10.
+"""
+
+import msgspec
+from msgspec.structs import replace
+
+from amends.contracts.approvals import ApprovalRequest
+from amends.contracts.codes import coded
+from amends.contracts.documents import (
+    ActionDocument,
+    GateVerdict,
+    Reservation,
+    ReservationRef,
+    TransactionRecord,
+)
+from amends.contracts.enums import MUTATING_MODES, Mode
+from amends.contracts.ids import ActionId, ApprovalId
+from amends.contracts.json_types import json_text
+from amends.contracts.results import Result
+from amends.governance.approvals import OPEN
+from amends.governance.idempotency import Use, reservation_id, use_of_key
+from amends.runtime.changes import Draft
+from amends.runtime.environment import Environment
+from amends.runtime.requests import Admitted
+from amends.stores.port import Stored
+from amends.transactions.cancellation import check_not_cancelled
+from amends.transactions.hashing import fingerprint
+from amends.transactions.projection import project
+from amends.transactions.replay import check_same_action
+
+
+class Known(msgspec.Struct, frozen=True, kw_only=True):
+    """What step 9 found: the action's own document, and how its key may be used."""
+
+    action: ActionDocument | None = None
+    use: Use | None = None
+    reservation: Reservation | None = None
+    reservation_id: str | None = None
+    replay: Result | None = None
+
+
+class Acceptance:
+    """Reads what is known of a request, and writes down that it was accepted."""
+
+    def __init__(self, environment: Environment) -> None:
+        self._environment = environment
+
+    async def look_up(self, admitted: Admitted) -> tuple[Admitted, Known]:
+        """The request with the ids it was accepted under before, and what is known of it.
+
+        Raises `action.id_conflict`, `action.cancelled` or an `idempotency.*` refusal.
+        """
+        store = self._environment.store
+        stored = await store.get(ActionDocument, admitted.tenant, admitted.action_id)
+        action = stored.document if stored else None
+        if action is not None and not _reconciles_target(admitted, action):
+            check_same_action(admitted.asked, action)
+            admitted = replace(admitted, context=action.context)
+            if admitted.mode in MUTATING_MODES:
+                check_not_cancelled(action)
+        return admitted, await self._with_key(admitted, action)
+
+    async def _with_key(self, admitted: Admitted, action: ActionDocument | None) -> Known:
+        key = admitted.request.action.idempotency_key
+        if key is None or admitted.request.recovering:
+            return Known(action=action)
+        keyed = admitted.serving if admitted.mode in MUTATING_MODES else admitted.registered
+        principal, identity = admitted.caller.principal, admitted.caller.identity
+        id_ = reservation_id(
+            keyed.capability, principal, identity, admitted.action_id, admitted.mode, key
+        )
+        reserved = await self._environment.store.get(Reservation, admitted.tenant, id_)
+        if reserved is None:
+            return Known(action=action, use=Use.RESERVE, reservation_id=id_)
+        reservation = reserved.document
+        holder = await self._action(admitted, reservation.action_id)
+        use = use_of_key(
+            keyed.capability.idempotency,
+            reservation,
+            holder,
+            admitted.action_id,
+            self._fingerprint(admitted),
+            approval_open=await self._waits(holder),
+            now=admitted.now,
+        )
+        replay = await self.current(holder, replayed=True) if use is Use.REPLAY and holder else None
+        if replay is not None and replay.status.value in _RUNNING:
+            raise coded("idempotency.in_progress", {"retry_after_ms": 1000})
+        return Known(
+            action=action, use=use, reservation=reservation, reservation_id=id_, replay=replay
+        )
+
+    async def _action(self, admitted: Admitted, action_id: ActionId) -> ActionDocument | None:
+        found = await self._environment.store.get(ActionDocument, admitted.tenant, action_id)
+        return found.document if found else None
+
+    async def _waits(self, action: ActionDocument | None) -> bool:
+        if action is None or action.approval_id is None:
+            return False
+        request = await self.approval(action, action.approval_id)
+        return request is not None and request.document.status in OPEN
+
+    async def approval(
+        self, action: ActionDocument, approval_id: ApprovalId
+    ) -> Stored[ApprovalRequest] | None:
+        """The approval request that an action waits for or has used."""
+        return await self._environment.store.get(ApprovalRequest, action.tenant, approval_id)
+
+    async def current(self, action: ActionDocument, *, replayed: bool = False) -> Result:
+        """The current projection of an accepted action."""
+        stored = await self._environment.store.get(
+            TransactionRecord, action.tenant, action.transaction_id
+        )
+        record = stored.document if stored else None
+        waiting = not action.attempted and await self._waits(action)
+        return project(action, record, waiting=waiting, replayed=replayed)
+
+    def _fingerprint(self, admitted: Admitted) -> str:
+        return fingerprint(admitted.intent, admitted.chosen)
+
+    def document(
+        self, admitted: Admitted, known: Known, draft: Draft, *verdicts: GateVerdict
+    ) -> ActionDocument:
+        """The action's document as it will stand, with its key reserved in the same draft."""
+        reservation = self._reserve(admitted, known, draft)
+        if known.action is not None:
+            return replace(
+                known.action,
+                revision=known.action.revision + 1,
+                updated_at=max(admitted.now, known.action.updated_at),
+                reservation=reservation or known.action.reservation,
+            )
+        return replace(
+            new_action(admitted), reservation=reservation, verdicts=(*admitted.verdicts, *verdicts)
+        )
+
+    def _reserve(self, admitted: Admitted, known: Known, draft: Draft) -> ReservationRef | None:
+        if known.use is None or known.reservation_id is None:
+            return None
+        if known.use is Use.OWN and known.reservation is not None:
+            held = known.reservation
+            draft.guard(Reservation, held.reservation_id, held.revision)
+            return ReservationRef(reservation_id=held.reservation_id, fence=held.fence)
+        made = Reservation(
+            tenant=admitted.tenant,
+            revision=known.reservation.revision + 1 if known.reservation else 1,
+            created_at=known.reservation.created_at if known.reservation else admitted.now,
+            updated_at=admitted.now,
+            reservation_id=known.reservation_id,
+            action_id=admitted.action_id,
+            fingerprint=self._fingerprint(admitted),
+            fence=self._environment.fence(),
+            ttl_ms=admitted.serving.capability.idempotency.ttl_ms,
+        )
+        draft.put(made)
+        return ReservationRef(reservation_id=made.reservation_id, fence=made.fence)
+
+
+_RUNNING = frozenset({"prepared", "committing", "compensating", "reconciling"})
+
+
+def _reconciles_target(admitted: Admitted, action: ActionDocument) -> bool:
+    """Only a reconciliation may carry its target's action id (TX-ACT-1)."""
+    return (
+        admitted.mode is Mode.RECONCILE
+        and action.mode is not Mode.RECONCILE
+        and action.transaction_id == admitted.transaction_id
+    )
+
+
+def new_action(admitted: Admitted) -> ActionDocument:
+    """The document of an action that was just accepted."""
+    action, capability = admitted.request.action, admitted.registered.capability
+    redact = capability.data.redaction_required or (
+        admitted.serving.capability.data.redaction_required
+    )
+    return ActionDocument(
+        tenant=admitted.tenant,
+        revision=1,
+        created_at=admitted.now,
+        updated_at=admitted.now,
+        action_id=admitted.action_id,
+        transaction_id=admitted.transaction_id,
+        mode=admitted.mode,
+        capability_id=capability.id,
+        context=admitted.context,
+        principal=admitted.caller.principal.ref,
+        scopes=admitted.caller.principal.scopes,
+        asserted=admitted.caller.asserted,
+        identity=admitted.caller.identity,
+        input_hash=admitted.input_hash,
+        input=None if redact else json_text(admitted.canonical),
+        idempotency_key=action.idempotency_key,
+        verdicts=admitted.verdicts,
+        requested=admitted.request.info,
+        metadata={} if redact else dict(action.metadata),
+    )

@@ -1,0 +1,84 @@
+"""The one module that enters a connector, and the one place that reads its exceptions.
+
+From the moment of entering, among exceptions only the declared `NotApplied` and `Partial` are
+definite (TX-SETTLE-4). Everything else, a malformed answer and a cancellation included, is
+uncertain: nobody can say from here what the provider did.
+"""
+
+import asyncio
+from typing import Final
+
+from amends.connectors.port import Attempt, Checkpoint, Connector
+from amends.connectors.signals import Signal
+from amends.contracts.enums import ErrorCategory
+from amends.contracts.errors import AmendsError
+from amends.contracts.outcomes import (
+    Applied,
+    ErrorInfo,
+    Failure,
+    NotApplied,
+    NotFound,
+    Outcome,
+    Partial,
+    Pending,
+    Uncertain,
+)
+from amends.runtime.running import Running
+from amends.runtime.soundness import sound
+
+_OUTCOMES: Final = (Applied, NotApplied, Partial, Failure, Uncertain, Pending, NotFound)
+INTERRUPTED: Final = "transaction.attempt_interrupted"
+TIMEOUT: Final = "sla.timeout_exceeded"
+UNCLASSIFIED: Final = "transaction.unclassified_exception"
+INVALID: Final = "transaction.provider_answer_invalid"
+
+
+async def enter(connector: Connector, running: Running, checkpoint: Checkpoint) -> Outcome:
+    """Make the one connector call of an attempt; never raises but for a dying process."""
+    attempt = Attempt(running.call, checkpoint, running.cancelled)
+    try:
+        answer: object = await connector.carry_out(attempt)
+    except Signal as signal:
+        return sound(signal.outcome)
+    except asyncio.CancelledError:
+        return uncertain(INTERRUPTED)
+    except AmendsError as error:
+        return uncertain(UNCLASSIFIED, error.code)
+    except Exception as error:  # its text may carry secrets: only the name of its type is kept
+        return uncertain(UNCLASSIFIED, type(error).__name__)
+    return _reported(answer)
+
+
+async def enter_preview(connector: Connector, attempt: Attempt, timeout_ms: int) -> Outcome:
+    """Ask a connector for a preview, which must have no effect and holds no claim."""
+    try:
+        async with asyncio.timeout(timeout_ms / 1000):
+            answer: object = await connector.carry_out(attempt)
+    except Signal as signal:
+        return sound(signal.outcome)
+    except TimeoutError:
+        return uncertain(TIMEOUT)
+    except Exception as error:  # as above
+        return uncertain(UNCLASSIFIED, type(error).__name__)
+    return _reported(answer)
+
+
+def _reported(answer: object) -> Outcome:
+    """What was reported, if it is an outcome at all."""
+    return sound(answer) if isinstance(answer, _OUTCOMES) else uncertain(INVALID)
+
+
+def uncertain(code: str, exception: str | None = None) -> Uncertain:
+    """An outcome that says nothing certain, with the type of what was raised, if anything."""
+    return Uncertain(
+        error=ErrorInfo(
+            code=code,
+            category=ErrorCategory.CONNECTOR,
+            details={"exception": exception} if exception else {},
+        )
+    )
+
+
+def never_dispatched(code: str) -> NotApplied:
+    """The attempt itself proved that the connector was not entered."""
+    return NotApplied(error=ErrorInfo(code=code, category=ErrorCategory.TEMPORARY, retryable=False))

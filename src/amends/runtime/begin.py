@@ -1,0 +1,102 @@
+"""`begin`: from an admitted request to a licensed attempt, a stored answer, or a refusal.
+
+The round reads, checks and writes; when its change set loses to somebody else, it is done again on
+what is there now, so that the loser hears what really is (TX-PIPE-5).
+"""
+
+from amends.contracts.codes import coded
+from amends.contracts.documents import GateVerdict
+from amends.contracts.enums import Mode
+from amends.contracts.errors import AmendsError, Unavailable
+from amends.contracts.results import Result
+from amends.runtime.acceptance import Acceptance, Known
+from amends.runtime.changes import Draft, until_written
+from amends.runtime.claim import Claim
+from amends.runtime.environment import Environment
+from amends.runtime.grounds import Grounds, Lapsed, with_transaction
+from amends.runtime.previews import Previews
+from amends.runtime.requests import Admitted
+from amends.runtime.running import Running
+from amends.runtime.upkeep import Upkeep
+from amends.stores.port import Lost
+from amends.transactions.binding import CLAIM_LOST
+from amends.transactions.replay import reconciliation_required
+
+_PREVIEWS = frozenset({Mode.DRY_RUN, Mode.PLAN, Mode.ROLLBACK_NOT_SUPPORTED})
+
+
+class Begin:
+    """Pipeline steps 9 to 13."""
+
+    def __init__(
+        self,
+        environment: Environment,
+        acceptance: Acceptance,
+        previews: Previews,
+        upkeep: Upkeep,
+    ) -> None:
+        self._environment = environment
+        self._acceptance = acceptance
+        self._grounds = Grounds(environment, acceptance)
+        self._claim = Claim(environment, acceptance)
+        self._previews = previews
+        self._upkeep = upkeep
+
+    async def begin(self, admitted: Admitted) -> Running | Result:
+        """The attempt that may call a connector now, or the result that makes none.
+
+        Raises the coded refusal of steps 9 to 13; a refused action keeps its ordered verdicts.
+        """
+        rounds = 0
+
+        async def once() -> Running | Result | Lost:
+            nonlocal rounds
+            rounds += 1
+            return await self._round(admitted, first=rounds == 1)
+
+        return await until_written(once)
+
+    async def _round(self, admitted: Admitted, *, first: bool) -> Running | Result | Lost:
+        admitted, known = await self._acceptance.look_up(admitted)
+        if known.replay is not None:
+            return known.replay
+        if admitted.mode in _PREVIEWS:
+            return await self._previews.answer(admitted, known)
+        try:
+            ground = await self._grounds.check(admitted, known)
+            if isinstance(ground, Result):
+                return ground
+            if isinstance(ground, Lapsed):
+                raise await self._lapsed(ground)
+            admitted = with_transaction(admitted, ground)
+            return await self._claim.make(admitted, known, ground, first=first)
+        except Unavailable:
+            raise
+        except AmendsError as error:
+            refusal = self._as_loser(admitted, error, first=first)
+            await self._keep_verdict(admitted, known, refusal)
+            raise refusal from None
+
+    async def _lapsed(self, lapsed: Lapsed) -> AmendsError:
+        """Whoever sees a lapsed lease first writes the unknown outcome (TX-EXEC-2)."""
+        record = await self._upkeep.lapse(lapsed.stored)
+        return reconciliation_required(record or lapsed.stored.document)
+
+    def _as_loser(self, admitted: Admitted, error: AmendsError, *, first: bool) -> AmendsError:
+        """A commit that lost its claim in this very race hears so."""
+        lost = not first and error.code == "transaction.plan_not_committable"
+        if admitted.mode is Mode.COMMIT and lost:
+            return coded(CLAIM_LOST, error.details)
+        return error
+
+    async def _keep_verdict(self, admitted: Admitted, known: Known, error: AmendsError) -> None:
+        """Keep an accepted action that was refused, so that "why" can be shown; once."""
+        if known.action is not None or admitted.request.recovering:
+            return
+        verdict = GateVerdict(
+            gate="transaction", answer="deny", code=error.code, reason=error.message
+        )
+        draft = Draft(admitted.tenant, admitted.transaction_id)
+        unkeyed = Known(action=None)
+        draft.insert(self._acceptance.document(admitted, unkeyed, draft, verdict))
+        await draft.commit(self._environment.store, None, tail=None)

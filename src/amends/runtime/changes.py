@@ -1,0 +1,122 @@
+"""Drafts of change sets: documents and receipts that become durable together, or not at all.
+
+All steps of one draft belong to one transaction's chain. A draft is built from what was just read;
+when it loses, the caller reads again and builds another, a bounded number of times.
+"""
+
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from typing import Final, TypeVar
+
+from amends.contracts.codes import coded
+from amends.contracts.documents import Document
+from amends.contracts.evidence import Receipt, Step, Tail
+from amends.contracts.ids import TenantId, TransactionId
+from amends.receipts.chain import chain_of, seal
+from amends.receipts.signing import Signer
+from amends.stores.port import (
+    Accepted,
+    AnyDocument,
+    Append,
+    Change,
+    ChangeSet,
+    Due,
+    Guard,
+    Insert,
+    Loss,
+    Lost,
+    Replace,
+    Store,
+)
+
+T = TypeVar("T")
+ROUNDS: Final = 32
+"""How often one request builds its change set anew before it gives up as contended."""
+
+
+class Draft:
+    """One change set in the making."""
+
+    def __init__(self, tenant: TenantId, transaction_id: TransactionId) -> None:
+        self._tenant = tenant
+        self._chain = chain_of(transaction_id)
+        self._changes: list[Change] = []
+        self._steps: list[Step] = []
+
+    def insert(self, document: AnyDocument, due: Due | None = None) -> None:
+        """Insert if absent."""
+        self._changes.append(Insert(document, due))
+
+    def replace(self, document: AnyDocument, due: Due | None = None) -> None:
+        """Compare and set on the revision before the document's."""
+        self._changes.append(Replace(document, due))
+
+    def put(self, document: AnyDocument, due: Due | None = None) -> None:
+        """Insert a document of revision 1, replace any other."""
+        if document.revision == 1:
+            self.insert(document, due)
+        else:
+            self.replace(document, due)
+
+    def guard(self, type_: type[Document], id_: str, revision: int) -> None:
+        """Hold only while that document is at this revision."""
+        self._changes.append(Guard(type_, self._tenant, id_, revision))
+
+    def step(self, step: Step) -> None:
+        """Add one receipt to the transaction's chain."""
+        self._steps.append(step)
+
+    async def commit(
+        self,
+        store: Store,
+        signer: Signer | None,
+        *,
+        tail: Tail | None,
+        not_after: datetime | None = None,
+    ) -> "Written | Lost":
+        """Chain and sign the receipts onto `tail` and make everything durable."""
+        receipts: tuple[Receipt, ...] = ()
+        if self._steps:
+            receipts = seal(tail, self._steps, signer)
+            after = tail.number if tail else 0
+            self._changes.append(Append(self._tenant, self._chain, after, receipts))
+        change_set = ChangeSet(changes=tuple(self._changes), not_after=not_after)
+        answer = await store.commit(change_set)
+        if isinstance(answer, Lost):
+            return answer
+        return Written(answer, _tail_after(tail, receipts))
+
+    def lost_document(self, lost: Lost) -> AnyDocument | None:
+        """The document whose insert or replacement lost, if it was one."""
+        if lost.loss is Loss.TOO_LATE or lost.index < 0:
+            return None
+        change = self._changes[lost.index]
+        return change.document if isinstance(change, Insert | Replace) else None
+
+
+class Written:
+    """A durable change set: the store's time of it, and the chain's tail after it."""
+
+    __slots__ = ("at", "tail")
+
+    def __init__(self, accepted: Accepted, tail: Tail | None) -> None:
+        self.at = accepted.at
+        self.tail = tail
+
+
+def _tail_after(tail: Tail | None, receipts: tuple[Receipt, ...]) -> Tail | None:
+    if not receipts:
+        return tail
+    return Tail(receipts[-1].number, receipts[-1].hash)
+
+
+async def until_written(round_: Callable[[], Awaitable[T | Lost]]) -> T:
+    """Repeat a round of reading, deciding and writing until it is not lost to somebody else.
+
+    Raises `Conflict` (`store.contended`) after many lost rounds; nothing was changed then.
+    """
+    for _ in range(ROUNDS):
+        answer = await round_()
+        if not isinstance(answer, Lost):
+            return answer
+    raise coded("store.contended")

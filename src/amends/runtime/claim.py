@@ -1,0 +1,351 @@
+"""Pipeline steps 11 to 13: the approval gate, and the claim that licenses one connector call.
+
+Everything that step 10 read is compared again in one change set: the record's revision, the
+action's document (and with it the cancellation mark), the key's reservation, the approval that is
+consumed, the target's record and slots, the plan's expiry by the store's clock (TX-CLAIM-1,
+TX-PIPE-5).
+"""
+
+from datetime import datetime
+from typing import Final
+
+from msgspec.structs import replace
+
+from amends.connectors.port import Call
+from amends.contracts.approval_policy import ApprovalPolicy
+from amends.contracts.approvals import ApprovalRequest, ApprovalStatus
+from amends.contracts.codes import coded
+from amends.contracts.declarations import Capability
+from amends.contracts.documents import (
+    ActionDocument,
+    Attempt,
+    GateVerdict,
+    SlotHolder,
+    TransactionRecord,
+)
+from amends.contracts.enums import Mode
+from amends.contracts.evidence import ReceiptType, Tail
+from amends.contracts.ids import APPROVAL_PREFIX, ApprovalId
+from amends.contracts.results import Result
+from amends.contracts.secrets import Credential
+from amends.contracts.times import after_ms
+from amends.governance.approvals import check_consumed, consume, policy_hash
+from amends.receipts.chain import chain_of
+from amends.runtime.acceptance import Acceptance, Known
+from amends.runtime.changes import Draft, Written
+from amends.runtime.environment import Environment
+from amends.runtime.grounds import Ground
+from amends.runtime.requests import Admitted
+from amends.runtime.running import Running
+from amends.runtime.steps import approval_step, record_step
+from amends.stores.port import Due, Lost
+from amends.transactions.compensation import take_slot
+from amends.transactions.hashing import Intent, action_hash
+from amends.transactions.leases import lease_ms
+from amends.transactions.projection import project
+from amends.transactions.table import Event, begin, move
+
+_STARTED: Final = {
+    Mode.EXECUTE: ReceiptType.EXECUTION_STARTED,
+    Mode.COMMIT: ReceiptType.COMMIT_STARTED,
+    Mode.COMPENSATE: ReceiptType.COMPENSATION_STARTED,
+    Mode.RECONCILE: ReceiptType.RECONCILIATION_STARTED,
+}
+
+
+class Claim:
+    """Passes the approval gate and writes the claim."""
+
+    def __init__(self, environment: Environment, acceptance: Acceptance) -> None:
+        self._environment = environment
+        self._acceptance = acceptance
+
+    async def make(
+        self, admitted: Admitted, known: Known, ground: Ground, *, first: bool
+    ) -> Running | Result | Lost:
+        """The licensed attempt; or the result that waits for people; or what the claim lost to."""
+        draft = Draft(admitted.tenant, ground.record.transaction_id)
+        policy = None if admitted.request.recovering else admitted.approval
+        if policy is not None:
+            waiting = await self._pass_approval(admitted, known, ground, policy, draft)
+            if waiting is not None:
+                return waiting
+        attempt = self._attempt(admitted, ground)
+        record = _claimed_record(admitted, ground, attempt)
+        action = self._claimed_action(admitted, known, ground, draft)
+        self._take_slot(admitted, ground, record, draft)
+        draft.put(record, Due(after_ms=attempt.lease_ms))
+        actor = admitted.caller.principal.ref
+        draft.step(record_step(_STARTED[admitted.mode], record, actor, admitted.now))
+        tail = await self._tail(admitted, known, ground, first=first)
+        written = await draft.commit(
+            self._environment.store, None, tail=tail, not_after=ground.not_after
+        )
+        if isinstance(written, Lost):
+            return written
+        return self._running(admitted, ground, record, action, written)
+
+    async def _tail(
+        self, admitted: Admitted, known: Known, ground: Ground, *, first: bool
+    ) -> Tail | None:
+        """The chain's end; a new transaction's is taken to be empty until that loses once."""
+        if first and known.action is None and ground.event in _CREATING:
+            return None
+        chain = chain_of(ground.record.transaction_id)
+        return await self._environment.store.tail(admitted.tenant, chain)
+
+    def _attempt(self, admitted: Admitted, ground: Ground) -> Attempt:
+        timeout = admitted.serving.capability.service_level.timeout_ms
+        if admitted.mode is Mode.RECONCILE:
+            looked_up = self._environment.registry.get(ground.record.connector_capability_id)
+            timeout = looked_up.capability.service_level.timeout_ms
+        return Attempt(
+            number=ground.record.attempts + 1,
+            owner=self._environment.owner,
+            fence=self._environment.fence(),
+            handler=ground.handler,
+            action_id=admitted.action_id,
+            started_at=admitted.now,
+            timeout_ms=timeout,
+            lease_ms=lease_ms(timeout, self._environment.grace_ms),
+            redrive=ground.redrive,
+        )
+
+    def _claimed_action(
+        self, admitted: Admitted, known: Known, ground: Ground, draft: Draft
+    ) -> ActionDocument:
+        if _shares_document(admitted, known):
+            assert known.action is not None
+            return known.action
+        action = self._acceptance.document(admitted, known, draft)
+        action = replace(
+            action,
+            transaction_id=ground.record.transaction_id,
+            attempted=True,
+            result=None,
+            settled_at=None,
+        )
+        draft.put(action)
+        return action
+
+    def _take_slot(
+        self, admitted: Admitted, ground: Ground, record: TransactionRecord, draft: Draft
+    ) -> None:
+        if ground.target is None:
+            return
+        holder = SlotHolder(action_id=admitted.action_id, transaction_id=record.transaction_id)
+        limit = admitted.registered.capability.compensation.max_compensations
+        slots = take_slot(ground.target, ground.slots, holder, limit, admitted.now)
+        draft.put(slots)
+        if ground.target_record is not None:
+            known = ground.target_record
+            draft.guard(TransactionRecord, known.transaction_id, known.revision)
+
+    def _running(
+        self,
+        admitted: Admitted,
+        ground: Ground,
+        record: TransactionRecord,
+        action: ActionDocument,
+        written: Written,
+    ) -> Running:
+        attempt = record.attempt
+        assert attempt is not None
+        serving, credential = admitted.serving, admitted.credential
+        if record.connector_capability_id != serving.capability.id:
+            serving = self._environment.registry.get(record.connector_capability_id)
+            credential = self._environment.credential(serving.capability.id, admitted.caller)
+        settles = ground.settles
+        if settles is not None and settles.action_id == action.action_id:
+            settles = None
+        return Running(
+            call=_call(admitted, ground, record, attempt, serving.capability, credential),
+            serving=serving,
+            record=record,
+            action=action,
+            settles=settles,
+            tail=written.tail,
+            actor=admitted.caller.principal.ref,
+            started_at=written.at,
+            lease_end=after_ms(written.at, attempt.lease_ms),
+        )
+
+    async def _pass_approval(
+        self,
+        admitted: Admitted,
+        known: Known,
+        ground: Ground,
+        policy: ApprovalPolicy,
+        draft: Draft,
+    ) -> Result | Lost | None:
+        """Consume the approval in the claim's draft, or ask for one and wait."""
+        plan_digest = ground.plan.digest if ground.plan else None
+        bound = action_hash(_bound_intent(admitted, ground), plan_digest)
+        approval_id = known.action.approval_id if known.action else None
+        if known.action is None or approval_id is None:
+            return await self._ask(admitted, known, ground, policy, bound)
+        found = await self._acceptance.approval(known.action, approval_id)
+        if found is None:
+            raise coded("approval.not_found")
+        request, now = found.document, max(admitted.now, found.read_at)
+        if request.status is ApprovalStatus.PENDING and now < request.expires_at:
+            return project(known.action, _existing(ground), waiting=True, replayed=True)
+        if request.status is ApprovalStatus.CONSUMED and ground.event is Event.EXECUTION_REOPENED:
+            check_consumed(request, bound, policy, now)
+            draft.guard(ApprovalRequest, request.approval_id, request.revision)
+            return None
+        draft.replace(consume(request, bound, policy, now))
+        return None
+
+    async def _ask(
+        self,
+        admitted: Admitted,
+        known: Known,
+        ground: Ground,
+        policy: ApprovalPolicy,
+        bound: str,
+    ) -> Result | Lost:
+        """Insert the approval request and the action that waits for it; the plan stays as it is."""
+        draft = Draft(admitted.tenant, ground.record.transaction_id)
+        waits = GateVerdict(gate="approval", answer="needs_human", code="approval.required")
+        approval_id = ApprovalId(self._environment.ids(APPROVAL_PREFIX))
+        action = self._acceptance.document(admitted, known, draft, waits)
+        action = replace(
+            action,
+            transaction_id=ground.record.transaction_id,
+            context=admitted.context,
+            approval_id=approval_id,
+        )
+        request = _approval_request(admitted, ground, policy, bound, approval_id, action)
+        draft.put(action)
+        draft.insert(request, Due(at=request.expires_at))
+        actor = admitted.caller.principal.ref
+        draft.step(approval_step(ReceiptType.APPROVAL_REQUESTED, request, actor, admitted.now))
+        tail = await self._environment.store.tail(
+            admitted.tenant, chain_of(ground.record.transaction_id)
+        )
+        environment = self._environment
+        written = await draft.commit(environment.store, environment.signer, tail=tail)
+        if isinstance(written, Lost):
+            return written
+        return project(action, _existing(ground), waiting=True)
+
+
+_CREATING = frozenset(
+    {Event.EXECUTION_PREPARED, Event.DIRECT_COMMIT_CLAIMED, Event.COMPENSATION_CLAIMED}
+)
+
+
+def _existing(ground: Ground) -> TransactionRecord | None:
+    return None if ground.event in _CREATING else ground.record
+
+
+def _shares_document(admitted: Admitted, known: Known) -> bool:
+    """A reconciliation under its target's action id keeps its result in the target's document."""
+    return (
+        admitted.mode is Mode.RECONCILE
+        and known.action is not None
+        and known.action.mode is not Mode.RECONCILE
+    )
+
+
+def _bound_intent(admitted: Admitted, ground: Ground) -> Intent:
+    return replace(admitted.intent, transaction_id=ground.record.transaction_id)
+
+
+def _claimed_record(admitted: Admitted, ground: Ground, attempt: Attempt) -> TransactionRecord:
+    looks_only = ground.event is Event.RECONCILIATION_STARTED and not ground.redrive
+    changes: dict[str, object] = {
+        "attempt": attempt,
+        "attempts": attempt.number,
+        "effect_attempts": ground.record.effect_attempts + (0 if looks_only else 1),
+        "first_attempt_at": ground.record.first_attempt_at or admitted.now,
+    }
+    match ground.event:
+        case Event.PLAN_CLAIMED:
+            changes |= {
+                "action_id": admitted.action_id,
+                "mode": Mode.COMMIT,
+                "context": admitted.context,
+                "idempotency_key": admitted.request.action.idempotency_key,
+            }
+        case Event.EXECUTION_REOPENED:
+            changes |= {
+                "result": None,
+                "error": None,
+                "verdict": None,
+                "declared_not_applied": False,
+                "settled_at": None,
+            }
+        case Event.RECONCILIATION_STARTED:
+            changes["reconcile_attempts"] = ground.record.reconcile_attempts + 1
+        case _:
+            pass
+    if ground.event in _CREATING:
+        return replace(begin(ground.event, ground.record), **changes)
+    return move(ground.event, ground.record, admitted.now, **changes)
+
+
+def _call(
+    admitted: Admitted,
+    ground: Ground,
+    record: TransactionRecord,
+    attempt: Attempt,
+    capability: Capability,
+    credential: Credential | None,
+) -> Call:
+    return Call(
+        handler=attempt.handler,
+        capability=capability,
+        tenant=record.tenant,
+        principal=admitted.caller.principal.ref,
+        identity=admitted.caller.identity,
+        transaction_id=record.transaction_id,
+        action_id=record.action_id,
+        number=attempt.number,
+        fence=attempt.fence,
+        input=ground.input,
+        deadline=after_ms(admitted.now, attempt.timeout_ms),
+        deadline_in_ms=attempt.timeout_ms,
+        provider_key=record.provider_key,
+        provider_operation=record.provider_operation,
+        cursor=record.cursor,
+        original=ground.original,
+        credential=credential,
+        redrive=attempt.redrive,
+    )
+
+
+def _approval_request(
+    admitted: Admitted,
+    ground: Ground,
+    policy: ApprovalPolicy,
+    bound: str,
+    approval_id: ApprovalId,
+    action: ActionDocument,
+) -> ApprovalRequest:
+    now: datetime = admitted.now
+    return ApprovalRequest(
+        tenant=admitted.tenant,
+        revision=1,
+        created_at=now,
+        updated_at=now,
+        approval_id=approval_id,
+        action_id=admitted.action_id,
+        transaction_id=ground.record.transaction_id,
+        capability_id=admitted.registered.capability.id,
+        mode=admitted.mode,
+        risk=admitted.serving.capability.risk,
+        plan_id=admitted.context.plan_id,
+        plan_digest=ground.plan.digest if ground.plan else None,
+        compensation_for=admitted.context.compensation_for,
+        action_hash=bound,
+        input_hash=admitted.input_hash,
+        input=action.input,
+        requester=admitted.caller.principal.ref,
+        identity=admitted.caller.identity,
+        policy=policy,
+        policy_hash=policy_hash(policy),
+        status=ApprovalStatus.PENDING,
+        expires_at=after_ms(now, policy.ttl_ms),
+    )

@@ -1,0 +1,180 @@
+"""The engine: `begin`, the one connector call, `settle`; and the attempts that run here.
+
+A caller that goes away does not stop an attempt: it runs in a task of its own, and the caller only
+waits for its answer. At the time limit the outcome is settled as unknown while the connector may
+still be at it; what it says until the lease ends is taken as a late answer.
+"""
+
+import asyncio
+from datetime import datetime
+from typing import Final
+
+from amends.contracts.codes import coded
+from amends.contracts.documents import TransactionRecord
+from amends.contracts.enums import Handler, Mode
+from amends.contracts.errors import AmendsError
+from amends.contracts.ids import Fence
+from amends.contracts.outcomes import Outcome, ProviderOperation
+from amends.contracts.results import Result
+from amends.runtime.acceptance import Acceptance
+from amends.runtime.attempt import (
+    TIMEOUT,
+    enter,
+    never_dispatched,
+    uncertain,
+)
+from amends.runtime.begin import Begin
+from amends.runtime.checkpoints import Checkpoints
+from amends.runtime.environment import Environment
+from amends.runtime.intake import Intake
+from amends.runtime.previews import Previews
+from amends.runtime.requests import Request
+from amends.runtime.running import Running
+from amends.runtime.settle import Settle
+from amends.runtime.upkeep import Upkeep
+
+NOT_SENT: Final = "transaction.not_dispatched"
+
+
+class Engine:
+    """One runtime over one store. Any number of them may share the store."""
+
+    def __init__(self, environment: Environment) -> None:
+        self.environment = environment
+        self.acceptance = Acceptance(environment)
+        self.upkeep = Upkeep(environment)
+        self.settlement = Settle(environment, self.acceptance)
+        self._checkpoints = Checkpoints(environment)
+        self._intake = Intake(environment)
+        previews = Previews(environment, self.acceptance)
+        self._begin = Begin(environment, self.acceptance, previews, self.upkeep)
+        self._running: dict[Fence, Running] = {}
+        self._closed = False
+
+    async def perform(self, request: Request) -> Result:
+        """Run one request through the pipeline and return what became of it.
+
+        When it returns or raises, everything it says is durable. Cancelling the caller does not
+        cancel the attempt. Raises the coded refusal of the gate or rule that said no.
+        """
+        started = await self.begin(request)
+        if isinstance(started, Result):
+            return started
+        self.dispatch(started)
+        return await asyncio.shield(started.answer)
+
+    async def begin(self, request: Request) -> Running | Result:
+        """Steps 1 to 13: a licensed attempt, or the result that makes none."""
+        if self._closed:
+            raise coded("runtime.closed")
+        admitted = await self._intake.admit(request, await self.environment.store.now())
+        return await self._begin.begin(admitted)
+
+    def dispatch(self, running: Running) -> None:
+        """Let a licensed attempt run in a task of its own."""
+        self._running[running.fence] = running
+        running.answer.add_done_callback(_retrieved)
+        running.task = self.environment.spawn(self._carry(running))
+
+    async def _carry(self, running: Running) -> None:
+        loop = asyncio.get_running_loop()
+        timer = loop.call_later(running.call.deadline_in_ms / 1000, self._out_of_time, running)
+        try:
+            outcome = await self._enter(running)
+            await self._end(running, outcome)
+        finally:
+            timer.cancel()
+            self._running.pop(running.fence, None)
+            if not running.answer.done():
+                running.answer.set_exception(coded("transaction.outcome_unknown"))
+
+    async def _enter(self, running: Running) -> Outcome:
+        now = await self.environment.store.now()
+        if not _may_dispatch(running, now):
+            return _unsent(running)
+        running.dispatched_at = now
+
+        async def checkpoint(operation: ProviderOperation, cursor: str | None) -> None:
+            await self._checkpoints.write(running, operation, cursor)
+
+        return await enter(running.serving.connector, running, checkpoint)
+
+    async def _end(self, running: Running, outcome: Outcome) -> None:
+        """Settle once; what comes after that is a late answer."""
+        async with running.lock:
+            if running.settled:
+                await self.settlement.late(running, outcome)
+                return
+            running.settled = True
+            await self._settle(running, outcome)
+
+    async def _settle(self, running: Running, outcome: Outcome) -> None:
+        try:
+            result = await self.settlement.settle(running, outcome)
+        except AmendsError as error:
+            if not running.answer.done():
+                running.answer.set_exception(error)
+            return
+        if not running.answer.done():
+            running.answer.set_result(result)
+
+    def _out_of_time(self, running: Running) -> None:
+        """At the time limit: unknown for the record, a request to stop for the connector."""
+        running.cancelled.set()
+        loop = asyncio.get_running_loop()
+        if running.task is not None:
+            loop.call_later(self.environment.grace_ms / 1000, running.task.cancel)
+        self.environment.spawn(self._give_up(running))
+
+    async def _give_up(self, running: Running) -> None:
+        async with running.lock:
+            if not running.settled:
+                running.settled = True
+                await self._settle(running, uncertain(TIMEOUT))
+
+    def find_running(self, record: TransactionRecord) -> Running | None:
+        """The record's present attempt, if it runs in this process."""
+        return self._running.get(record.attempt.fence) if record.attempt else None
+
+    def runs(self, record: TransactionRecord) -> bool:
+        """Whether this very process still runs the record's attempt (TX-LEASE-2)."""
+        running = self.find_running(record)
+        return running is not None and running.holds(record) and not running.settled
+
+    async def close(self, drain_ms: int) -> None:
+        """Take no new work, let attempts end, and interrupt those that do not.
+
+        An interrupted attempt is settled as unknown, exactly as if the process had been killed.
+        """
+        self._closed = True
+        tasks = [r.task for r in self._running.values() if r.task is not None]
+        if not tasks:
+            return
+        _, late = await asyncio.wait(tasks, timeout=drain_ms / 1000)
+        for task in late:
+            task.cancel()
+        if late:
+            await asyncio.wait(late, timeout=drain_ms / 1000 + 1)
+
+
+def _may_dispatch(running: Running, now: datetime) -> bool:
+    """The licence is used at once or not at all: a paused process does not send late, nor a plan
+    that expired between claim and call.
+    """
+    if now >= running.lease_end:
+        return False
+    plan = running.record.plan
+    commits = running.record.mode is Mode.COMMIT and not running.redrive
+    return not (commits and plan is not None and now >= plan.expires_at)
+
+
+def _unsent(running: Running) -> Outcome:
+    """An effect that was not sent did not happen; a look-up that was not made says nothing."""
+    looks_up = running.call.handler is Handler.RECONCILE or running.redrive
+    return uncertain(NOT_SENT) if looks_up else never_dispatched(NOT_SENT)
+
+
+def _retrieved(answer: "asyncio.Future[Result]") -> None:
+    """Nobody has to wait for an answer; it is durable whether or not somebody reads it."""
+    if not answer.cancelled():
+        answer.exception()

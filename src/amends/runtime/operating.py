@@ -1,0 +1,109 @@
+"""What operators do by hand: settle an unknown outcome, release a frozen record."""
+
+from amends.contracts.codes import coded
+from amends.contracts.documents import ActionDocument, OperatorRuling, TransactionRecord
+from amends.contracts.enums import Verdict
+from amends.contracts.evidence import ReceiptType
+from amends.contracts.ids import TransactionId
+from amends.contracts.principals import Caller
+from amends.contracts.results import Result
+from amends.receipts.chain import chain_of
+from amends.runtime.changes import Draft, until_written
+from amends.runtime.engine import Engine
+from amends.runtime.steps import record_step
+from amends.runtime.upkeep import due_of
+from amends.stores.port import Loss, Lost, Stored
+from amends.transactions.projection import project
+from amends.transactions.reconciliation import settle_by_hand
+
+
+class Operating:
+    """Rulings under the operator's own name, with evidence, by revision."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._environment = engine.environment
+
+    async def settle(
+        self,
+        caller: Caller,
+        transaction_id: TransactionId,
+        verdict: Verdict,
+        *,
+        reference: str,
+        note: str,
+        accept_risk: bool,
+        seen_revision: int | None,
+    ) -> Result:
+        """Settle an unknown outcome by hand (TX-RECON-5); durable when it returns.
+
+        Without `seen_revision` the record is taken as it stands now. Raises the
+        `transaction.settle_*` codes and `transaction.revision_conflict`.
+        """
+
+        async def once() -> Result | Lost:
+            stored = await self._record(caller, transaction_id)
+            record = stored.document
+            ruling = OperatorRuling(
+                verdict=verdict,
+                reference=reference,
+                note=note,
+                by=caller.principal.ref,
+                at=stored.read_at,
+                risk_accepted=accept_risk,
+            )
+            serving = self._environment.registry.get(record.connector_capability_id)
+            settled = settle_by_hand(
+                record,
+                ruling,
+                serving.capability,
+                caller.principal,
+                seen_revision=record.revision if seen_revision is None else seen_revision,
+            )
+            return await self._write(caller, settled.record)
+
+        return await until_written(once)
+
+    async def _write(self, caller: Caller, record: TransactionRecord) -> Result | Lost:
+        environment = self._environment
+        draft = Draft(caller.tenant, record.transaction_id)
+        draft.replace(record, due_of(record))
+        by, now = caller.principal.ref, record.updated_at
+        draft.step(record_step(ReceiptType.OPERATOR_RESOLVED, record, by, now))
+        await self._engine.settlement.settle_effect(draft, record, record.result, now)
+        tail = await environment.store.tail(caller.tenant, chain_of(record.transaction_id))
+        written = await draft.commit(environment.store, environment.signer, tail=tail)
+        if isinstance(written, Lost):
+            return written
+        return await self._shown(record)
+
+    async def release(self, caller: Caller, transaction_id: TransactionId) -> Result:
+        """Release a frozen record (TX-LEASE-3).
+
+        Raises `transaction.settle_not_allowed` for anybody but operators, and
+        `transaction.not_frozen`.
+        """
+        if not caller.principal.is_operator:
+            raise coded("transaction.settle_not_allowed")
+
+        async def once() -> Result | Lost:
+            stored = await self._record(caller, transaction_id)
+            record = await self._engine.upkeep.release(stored, caller.principal.ref)
+            return Lost(0, Loss.REVISION) if record is None else await self._shown(record)
+
+        return await until_written(once)
+
+    async def _record(
+        self, caller: Caller, transaction_id: TransactionId
+    ) -> Stored[TransactionRecord]:
+        store = self._environment.store
+        stored = await store.get(TransactionRecord, caller.tenant, transaction_id)
+        if stored is None:
+            raise coded("transaction.not_found")
+        return stored
+
+    async def _shown(self, record: TransactionRecord) -> Result:
+        store = self._environment.store
+        action = await store.get(ActionDocument, record.tenant, record.action_id)
+        assert action is not None
+        return project(action.document, record)

@@ -1,0 +1,195 @@
+"""Views: who may see which transaction, selected by exactly one identity (TX-VIEW-*).
+
+Another tenant's record does not exist. Within a tenant the owner, operators and holders of the
+scope `amends:read` see a record; to everybody else it does not exist either.
+"""
+
+from typing import Final
+
+import msgspec
+
+from amends.contracts import limits
+from amends.contracts.approvals import ApprovalRequest
+from amends.contracts.codes import coded
+from amends.contracts.documents import (
+    ActionDocument,
+    Attempt,
+    Correction,
+    Evidence,
+    GateVerdict,
+    TransactionPlan,
+    TransactionRecord,
+)
+from amends.contracts.evidence import Receipt
+from amends.contracts.ids import ActionId, PlanId, TenantId, TransactionId
+from amends.contracts.principals import Caller, PrincipalRef
+from amends.contracts.results import Result
+from amends.governance.approvals import OPEN
+from amends.receipts.chain import chain_of
+from amends.runtime.engine import Engine
+from amends.stores.port import Page, Stored
+from amends.transactions.projection import project
+
+READ_SCOPE: Final = "amends:read"
+
+
+class Selector(msgspec.Struct, frozen=True, kw_only=True):
+    """Which transaction: exactly one of the three is given."""
+
+    transaction_id: TransactionId | None = None
+    plan_id: PlanId | None = None
+    action_id: ActionId | None = None
+
+
+class View(msgspec.Struct, frozen=True, kw_only=True):
+    """A transaction as its reader may see it.
+
+    `verdicts` are the ordered answers of the gates to the selected action; `receipts` and the
+    result's output are there only where they were asked for.
+    """
+
+    result: Result
+    owner: PrincipalRef
+    plan: TransactionPlan | None = None
+    attempt: Attempt | None = None
+    attempts: int = 0
+    verdicts: tuple[GateVerdict, ...] = ()
+    evidence: tuple[Evidence, ...] = ()
+    corrections: tuple[Correction, ...] = ()
+    frozen: str | None = None
+    approval: ApprovalRequest | None = None
+    receipts: tuple[Receipt, ...] = ()
+
+
+class Reading:
+    """Looks transactions up for somebody."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._store = engine.environment.store
+
+    async def view(
+        self,
+        caller: Caller,
+        selector: Selector,
+        *,
+        include_result: bool,
+        include_receipts: bool,
+    ) -> View:
+        """One transaction. Raises `view.selector_invalid` or `transaction.not_found`."""
+        record, action = await self._select(caller.tenant, selector)
+        owner = record.principal if record else action.principal if action else None
+        if owner is None or not _may_read(caller, owner):
+            raise coded("transaction.not_found")
+        if action is None and record is not None:
+            found = await self._store.get(ActionDocument, caller.tenant, record.action_id)
+            action = found.document if found else None
+        if action is None:
+            raise coded("transaction.not_found")
+        return await self._composed(
+            action, record, include_result=include_result, include_receipts=include_receipts
+        )
+
+    async def _select(
+        self, tenant: TenantId, selector: Selector
+    ) -> tuple[TransactionRecord | None, ActionDocument | None]:
+        match selector:
+            case Selector(transaction_id=str(id_), plan_id=None, action_id=None):
+                return await self._record(tenant, TransactionId(id_)), None
+            case Selector(transaction_id=None, plan_id=str(id_), action_id=None):
+                found = await self._store.find(TransactionRecord, tenant, "plan_id", id_)
+                return found.document if found else None, None
+            case Selector(transaction_id=None, plan_id=None, action_id=str(id_)):
+                action = await self._store.get(ActionDocument, tenant, id_)
+                if action is None:
+                    return None, None
+                record = await self._record(tenant, action.document.transaction_id)
+                return record, action.document
+            case _:
+                raise coded("view.selector_invalid")
+
+    async def _record(
+        self, tenant: TenantId, transaction_id: TransactionId
+    ) -> TransactionRecord | None:
+        found = await self._store.get(TransactionRecord, tenant, transaction_id)
+        return found.document if found else None
+
+    async def _composed(
+        self,
+        action: ActionDocument,
+        record: TransactionRecord | None,
+        *,
+        include_result: bool,
+        include_receipts: bool,
+    ) -> View:
+        approval = await self._approval(action)
+        waiting = approval is not None and approval.status in OPEN and not action.attempted
+        result = project(action, record, waiting=waiting)
+        if not include_result:
+            result = msgspec.structs.replace(result, raw_output=None)
+        receipts: tuple[Receipt, ...] = ()
+        if include_receipts:
+            receipts = await self.receipts(action.tenant, action.transaction_id)
+        return View(
+            result=result,
+            owner=action.principal,
+            plan=record.plan if record else None,
+            attempt=record.attempt if record else None,
+            attempts=record.attempts if record else 0,
+            verdicts=action.verdicts,
+            evidence=record.evidence if record else (),
+            corrections=await self._corrections(action),
+            frozen=record.frozen if record else None,
+            approval=approval,
+            receipts=receipts,
+        )
+
+    async def _approval(self, action: ActionDocument) -> ApprovalRequest | None:
+        if action.approval_id is None:
+            return None
+        found = await self._engine.acceptance.approval(action, action.approval_id)
+        return found.document if found else None
+
+    async def _corrections(self, action: ActionDocument) -> tuple[Correction, ...]:
+        page = await self._store.list(
+            Correction, action.tenant, where={"transaction_id": action.transaction_id}
+        )
+        return tuple(item.document for item in page.items if isinstance(item, Stored))
+
+    async def receipts(
+        self, tenant: TenantId, transaction_id: TransactionId
+    ) -> tuple[Receipt, ...]:
+        """The whole chain of one transaction, in order."""
+        chain = chain_of(transaction_id)
+        read: list[Receipt] = []
+        while page := await self._store.receipts(tenant, chain, after=len(read)):
+            read.extend(page)
+        return tuple(read)
+
+    async def list(
+        self,
+        caller: Caller,
+        *,
+        where: dict[str, str],
+        after: str | None,
+        limit: int,
+    ) -> Page[TransactionRecord]:
+        """A page of the tenant's transactions, newest first, as far as the caller may see them."""
+        page = await self._store.list(
+            TransactionRecord,
+            caller.tenant,
+            where=where,
+            after=after,
+            limit=min(limit, limits.PAGE_SIZE),
+        )
+        seen = tuple(
+            item
+            for item in page.items
+            if not isinstance(item, Stored) or _may_read(caller, item.document.principal)
+        )
+        return msgspec.structs.replace(page, items=seen)
+
+
+def _may_read(caller: Caller, owner: PrincipalRef) -> bool:
+    principal = caller.principal
+    return principal.ref == owner or principal.is_operator or principal.holds(READ_SCOPE)

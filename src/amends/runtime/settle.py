@@ -1,0 +1,325 @@
+"""`settle`: how an attempt ended becomes durable, before anything follows from it.
+
+One settlement is one change set: the record, the action's document, the target's slot, the receipts
+with a signed head (TX-REV-4). A settlement whose fence is not the record's any more is a late
+answer (TX-SETTLE-6).
+"""
+
+from datetime import datetime
+from typing import Final
+
+from msgspec.structs import replace
+
+from amends.contracts.actions import ActionResult
+from amends.contracts.codes import coded
+from amends.contracts.documents import (
+    ActionDocument,
+    CompensationSlots,
+    Correction,
+    Evidence,
+    TransactionRecord,
+)
+from amends.contracts.enums import IN_FLIGHT, Handler, Mode, Status
+from amends.contracts.errors import Unavailable
+from amends.contracts.evidence import ReceiptType
+from amends.contracts.ids import CORRECTION_PREFIX
+from amends.contracts.outcomes import (
+    Applied,
+    Failure,
+    NotApplied,
+    Outcome,
+    Partial,
+    Uncertain,
+)
+from amends.contracts.results import Result
+from amends.receipts.chain import chain_of
+from amends.runtime.acceptance import Acceptance
+from amends.runtime.changes import Draft, until_written
+from amends.runtime.environment import Environment
+from amends.runtime.registry import Registered
+from amends.runtime.running import Running
+from amends.runtime.steps import record_step
+from amends.runtime.upkeep import due_of
+from amends.stores.port import Due, Lost
+from amends.transactions.compensation import freeze_slots, release_slot
+from amends.transactions.late import Late, take_late
+from amends.transactions.outputs import store_output
+from amends.transactions.projection import project
+from amends.transactions.reconciliation import Answered, settle_reconciliation
+from amends.transactions.settlement import (
+    NO_OUTPUT,
+    Settled,
+    StoredOutput,
+    read_outcome,
+    settle_attempt,
+)
+from amends.transactions.table import Event
+
+_TYPES: Final = {
+    Event.COMPLETED: ReceiptType.COMMITTED,
+    Event.COMPENSATION_COMPLETED: ReceiptType.COMPENSATED,
+    Event.FAILED: ReceiptType.FAILED,
+    Event.OUTCOME_LOST: ReceiptType.OUTCOME_UNKNOWN,
+    Event.RECONCILED: ReceiptType.RECONCILED,
+    Event.RECONCILIATION_OPEN: ReceiptType.OUTCOME_UNKNOWN,
+    Event.LATE_ANSWER: ReceiptType.RECONCILED,
+    Event.EVIDENCE_KEPT: ReceiptType.EVIDENCE_KEPT,
+    Event.SETTLED_BY_HAND: ReceiptType.OPERATOR_RESOLVED,
+}
+
+
+class Settle:
+    """Writes endings of attempts: in time, late, or by an operator's hand."""
+
+    def __init__(self, environment: Environment, acceptance: Acceptance) -> None:
+        self._environment = environment
+        self._acceptance = acceptance
+
+    async def settle(self, running: Running, outcome: Outcome) -> Result:
+        """Write down how this attempt ended; durable when it returns.
+
+        Raises `OutcomeUnknown` (`transaction.settlement_not_stored`) when the store cannot keep it.
+        """
+        shown = self._shown(running, outcome)
+        output = self._output(running.serving, outcome)
+        fresh = True
+
+        async def once() -> Result | Lost:
+            nonlocal fresh
+            if not fresh and not await self._reread(running):
+                return await self._late_round(running, shown, output)
+            fresh = False
+            return await self._write(running, shown, output)
+
+        try:
+            return await until_written(once)
+        except Unavailable as error:
+            raise self._not_stored(running, shown) from error
+
+    def _not_stored(self, running: Running, outcome: Outcome) -> Exception:
+        operation = read_outcome(outcome).operation or running.record.provider_operation
+        return coded(
+            "transaction.settlement_not_stored",
+            {
+                "transaction_id": running.record.transaction_id,
+                "provider_operation_id": operation.operation_id if operation else None,
+            },
+        )
+
+    async def _write(self, running: Running, outcome: Outcome, output: StoredOutput) -> Result | (
+        Lost
+    ):
+        now = await self._environment.store.now()
+        settled = self._settled(running, outcome, output, now)
+        record = settled.record
+        draft = Draft(running.tenant, record.transaction_id)
+        draft.replace(record, due_of(record))
+        action = await self._settle_actions(draft, running, settled, now)
+        await self._give_back_slot(draft, record, now)
+        if running.dispatched_at is not None:
+            dispatched = running.dispatched_at
+            type_ = ReceiptType.DISPATCHED
+            draft.step(record_step(type_, running.record, running.actor, dispatched))
+        draft.step(record_step(_TYPES[settled.event], record, running.actor, now))
+        environment = self._environment
+        written = await draft.commit(environment.store, environment.signer, tail=running.tail)
+        if isinstance(written, Lost):
+            return written
+        running.record, running.action, running.tail = record, action, written.tail
+        return project(action, record)
+
+    def _settled(
+        self, running: Running, outcome: Outcome, output: StoredOutput, now: datetime
+    ) -> Settled:
+        if running.record.status is Status.RECONCILING:
+            answered = Answered(
+                outcome=outcome,
+                output=output,
+                looked_from=running.started_at,
+                redrive=running.redrive,
+                jitter=self._environment.jitter(),
+                now=now,
+                lease_ended_at=running.lease_end,
+            )
+            return settle_reconciliation(running.record, answered, running.serving.capability)
+        reading = read_outcome(outcome)
+        if reading.operation is None and running.unsaved is not None:
+            reading = replace(reading, operation=running.unsaved)
+        return settle_attempt(
+            running.record,
+            reading,
+            output,
+            now,
+            lease_ended_at=running.lease_end,
+            cancelled=running.action.cancellation is not None,
+        )
+
+    async def _settle_actions(
+        self, draft: Draft, running: Running, settled: Settled, now: datetime
+    ) -> ActionDocument:
+        """The documents of the action that asked, and of the one whose effect was found out."""
+        action, result = running.action, settled.result
+        if running.call.action_id == action.action_id and action.mode is not Mode.RECONCILE:
+            ended = settled.record.settled_at is not None
+            looked = settled.event in (Event.RECONCILED, Event.RECONCILIATION_OPEN)
+            if result is None:
+                return action
+            changed = _revised(action, now)
+            if looked:
+                changed = replace(changed, reconcile_result=result)
+            if ended:
+                changed = replace(changed, result=result, settled_at=now)
+            draft.replace(changed)
+            return changed
+        changed = replace(_revised(action, now), result=result, settled_at=now)
+        draft.replace(changed)
+        if settled.event is Event.RECONCILED and running.settles is not None:
+            effect = _revised(running.settles, now)
+            draft.replace(replace(effect, result=result, settled_at=now))
+        return changed
+
+    async def _give_back_slot(self, draft: Draft, record: TransactionRecord, now: datetime) -> None:
+        slots = await self._slots_of(record)
+        left = release_slot(slots, record, now) if slots is not None else None
+        if left is not None:
+            draft.replace(left)
+
+    async def _slots_of(self, record: TransactionRecord) -> CompensationSlots | None:
+        """The slots that a compensation's record holds one of."""
+        target_id = record.context.compensation_for
+        if target_id is None:
+            return None
+        store = self._environment.store
+        target = await store.get(ActionDocument, record.tenant, target_id)
+        if target is None:
+            return None
+        slots = await store.get(CompensationSlots, record.tenant, target.document.transaction_id)
+        return slots.document if slots else None
+
+    async def _reread(self, running: Running) -> bool:
+        """Take up what others changed; false where the record is not in this attempt any more."""
+        store, tenant = self._environment.store, running.tenant
+        stored = await store.get(TransactionRecord, tenant, running.record.transaction_id)
+        if stored is None or stored.document.status not in IN_FLIGHT:
+            return False
+        if not running.holds(stored.document):
+            return False
+        action = await store.get(ActionDocument, tenant, running.action.action_id)
+        assert action is not None
+        running.record, running.action = stored.document, action.document
+        if running.settles is not None:
+            effect = await store.get(ActionDocument, tenant, running.settles.action_id)
+            running.settles = effect.document if effect else None
+        running.tail = await store.tail(tenant, chain_of(running.record.transaction_id))
+        return True
+
+    async def late(self, running: Running, outcome: Outcome) -> None:
+        """Take a late answer of an attempt that was settled or abandoned already."""
+        shown = self._shown(running, outcome)
+        output = self._output(running.serving, outcome)
+        await until_written(lambda: self._late_round(running, shown, output))
+
+    async def _late_round(
+        self, running: Running, outcome: Outcome, output: StoredOutput
+    ) -> Result | Lost:
+        environment = self._environment
+        store, tenant = environment.store, running.tenant
+        stored = await store.get(TransactionRecord, tenant, running.record.transaction_id)
+        assert stored is not None
+        record = stored.document
+        late = Late()
+        if running.call.handler is not Handler.RECONCILE:
+            reading = read_outcome(outcome)
+            late = take_late(record, reading, output, running.fence, stored.read_at)
+        if late.record is None and late.correction is None:
+            return await self._acceptance.current(running.action)
+        draft = Draft(tenant, record.transaction_id)
+        if late.record is not None and late.event is not None:
+            await self._move_late(draft, running, late.record, late.event, stored.due_at)
+        if late.correction is not None:
+            await self._correct(draft, running, record, late.correction)
+        tail = await store.tail(tenant, chain_of(record.transaction_id))
+        written = await draft.commit(store, environment.signer, tail=tail)
+        if isinstance(written, Lost):
+            return written
+        return await self._acceptance.current(running.action)
+
+    async def _move_late(
+        self,
+        draft: Draft,
+        running: Running,
+        record: TransactionRecord,
+        event: Event,
+        due_at: datetime | None,
+    ) -> None:
+        kept_lease = Due(at=due_at) if record.status in IN_FLIGHT and due_at else None
+        draft.replace(record, kept_lease or due_of(record))
+        draft.step(record_step(_TYPES[event], record, running.actor, record.updated_at))
+        if event is Event.LATE_ANSWER:
+            await self.settle_effect(draft, record, record.result, record.updated_at)
+
+    async def settle_effect(
+        self,
+        draft: Draft,
+        record: TransactionRecord,
+        result: ActionResult | None,
+        now: datetime,
+    ) -> None:
+        """Settle the action that owns the record, and the slot its compensation held."""
+        store = self._environment.store
+        action = await store.get(ActionDocument, record.tenant, record.action_id)
+        if action is not None:
+            effect = _revised(action.document, now)
+            draft.replace(replace(effect, result=result, settled_at=now))
+        await self._give_back_slot(draft, record, now)
+
+    async def _correct(
+        self, draft: Draft, running: Running, record: TransactionRecord, evidence: Evidence
+    ) -> None:
+        """Evidence against a terminal record: a correction, and no more compensations."""
+        store, now = self._environment.store, evidence.at
+        action = await store.get(ActionDocument, record.tenant, record.action_id)
+        assert action is not None
+        draft.insert(
+            Correction(
+                tenant=record.tenant,
+                revision=1,
+                created_at=now,
+                updated_at=now,
+                correction_id=self._environment.ids(CORRECTION_PREFIX),
+                transaction_id=record.transaction_id,
+                target=record.action_id,
+                evidence=evidence,
+            )
+        )
+        slots = await store.get(CompensationSlots, record.tenant, record.transaction_id)
+        known = slots.document if slots else None
+        draft.put(freeze_slots(action.document, known, evidence.kind, now))
+        draft.step(
+            record_step(
+                ReceiptType.CORRECTION,
+                record,
+                running.actor,
+                now,
+                code=evidence.code or evidence.kind,
+                operation=evidence.operation,
+            )
+        )
+
+    def _output(self, serving: Registered, outcome: Outcome) -> StoredOutput:
+        if not isinstance(outcome, Applied | Partial):
+            return NO_OUTPUT
+        return store_output(outcome.output, redact=serving.redact, fits=serving.fits)
+
+    def _shown(self, running: Running, outcome: Outcome) -> Outcome:
+        """The outcome with its error as it may be stored (RD-1, RD-2)."""
+        serving, credential = running.serving, running.call.credential
+        match outcome:
+            case NotApplied() | Partial() | Failure() | Uncertain():
+                return replace(outcome, error=serving.shown_error(outcome.error, credential))
+            case _:
+                return outcome
+
+
+def _revised(action: ActionDocument, now: datetime) -> ActionDocument:
+    return replace(action, revision=action.revision + 1, updated_at=max(now, action.updated_at))

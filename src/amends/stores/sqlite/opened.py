@@ -1,0 +1,120 @@
+"""The files that this process has open, each once, however many stores stand on it.
+
+This is the one place that remembers something for the whole process, because the thing it guards is
+the process's own: POSIX file locks belong to a process, and a child that was forked while a file
+was open inherits SQLite's belief in locks that it does not hold. A file is therefore known by
+device and inode, opened once, shared by all who ask for it, and refused in a forked child.
+
+Deliberately not here: what is read and written.
+"""
+
+import os
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from threading import Lock
+from typing import Final, NamedTuple
+
+import apsw
+
+from amends.stores.sqlite.connection import check_sqlite, connect, create
+from amends.stores.sqlite.failures import Health, forked, unopenable
+from amends.stores.sqlite.reader import Reader
+from amends.stores.sqlite.session import Session
+from amends.stores.sqlite.writer import Writer
+
+
+class Identity(NamedTuple):
+    """Which file it is, whatever its path."""
+
+    device: int
+    inode: int
+
+
+class OpenFile:
+    """One file with the connections that this process has to it."""
+
+    def __init__(
+        self, path: Path, clock: Callable[[], datetime], *, threads: bool, vfs: str | None
+    ) -> None:
+        self.users = 0
+        self.clock = clock
+        self.threads = threads
+        self.health = Health()
+        writing = connect(path, clock, vfs)
+        self.lineage = writing.lineage
+        self.writer = Writer(Session(writing.connection, self.health, clock), threads=threads)
+        try:
+            reading = connect(path, clock, vfs).connection
+        except BaseException:
+            self.writer.shut_down()
+            raise
+        reading.pragma("query_only", True)
+        self.reader = Reader(reading, self.health, clock)
+        self._pid = os.getpid()
+
+    @property
+    def inherited(self) -> bool:
+        """Whether this process was forked from the one that opened the file."""
+        return self._pid != os.getpid()
+
+    def check(self) -> None:
+        """Raises `Misuse` (`store.forked`) and `Unavailable` (`store.poisoned`)."""
+        if self.inherited:
+            raise forked()
+        self.health.check()
+
+    def close(self) -> None:
+        """Release the file."""
+        self.writer.shut_down()
+        self.reader.close()
+
+
+class OpenFiles:
+    """All of them. Safe to call from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._files: dict[Identity, OpenFile] = {}
+
+    def open(
+        self, path: Path, clock: Callable[[], datetime], *, threads: bool, vfs: str | None
+    ) -> OpenFile:
+        """The file, opened now or by somebody before.
+
+        Who comes later gets the clock and threads of who came first. A file that was poisoned is
+        opened anew. Raises `Unavailable` and `Misuse` (`store.forked`).
+        """
+        check_sqlite(apsw.sqlite_lib_version())
+        with self._lock:
+            identity = _identify(path)
+            file = self._files.get(identity)
+            if file is not None and file.inherited:
+                raise forked()
+            if file is None or file.health.poison is not None:
+                file = OpenFile(path, clock, threads=threads, vfs=vfs)
+                self._files[identity] = file
+            file.users += 1
+            return file
+
+    def release(self, file: OpenFile) -> None:
+        """Close the file when its last user has gone."""
+        with self._lock:
+            file.users -= 1
+            if file.users:
+                return
+            for identity in [key for key, value in self._files.items() if value is file]:
+                del self._files[identity]
+            file.close()
+
+
+OPEN_FILES: Final = OpenFiles()
+
+
+def _identify(path: Path) -> Identity:
+    try:
+        create(path)
+        found = path.stat()
+    except OSError as error:
+        raise unopenable(path, error) from error
+    return Identity(found.st_dev, found.st_ino)

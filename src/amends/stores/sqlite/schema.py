@@ -1,0 +1,113 @@
+"""The SQL of each migration, word for word as it was released.
+
+A released text is never edited, not even its spaces: files remember its checksum. What changes
+later becomes a text of its own. `seq` is the order of insertion, by which listings are paged; the
+columns between `due_at` and `body` are those of `amends.stores.shapes`; instants are microseconds
+since 1970.
+
+Deliberately not here: how and when these texts are applied (`migrations`).
+"""
+
+from typing import Final
+
+DOCUMENTS_AND_RECEIPTS: Final = """
+CREATE TABLE transactions (
+  seq INTEGER PRIMARY KEY,
+  tenant TEXT NOT NULL, id TEXT NOT NULL, revision INTEGER NOT NULL,
+  created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL, due_at INTEGER,
+  status TEXT NOT NULL, action_id TEXT NOT NULL, capability_id TEXT NOT NULL,
+  plan_id TEXT, verdict TEXT, attention TEXT,
+  body TEXT NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX transactions_by_id ON transactions (tenant, id);
+CREATE UNIQUE INDEX transactions_by_plan ON transactions (tenant, plan_id)
+  WHERE plan_id IS NOT NULL;
+CREATE INDEX transactions_by_tenant ON transactions (tenant);
+CREATE INDEX transactions_by_status ON transactions (tenant, status);
+CREATE INDEX transactions_by_due ON transactions (due_at) WHERE due_at IS NOT NULL;
+
+CREATE TABLE actions (
+  seq INTEGER PRIMARY KEY,
+  tenant TEXT NOT NULL, id TEXT NOT NULL, revision INTEGER NOT NULL,
+  created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL, due_at INTEGER,
+  transaction_id TEXT NOT NULL, mode TEXT NOT NULL, capability_id TEXT NOT NULL, status TEXT,
+  body TEXT NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX actions_by_id ON actions (tenant, id);
+CREATE INDEX actions_by_tenant ON actions (tenant);
+CREATE INDEX actions_by_transaction ON actions (tenant, transaction_id);
+CREATE INDEX actions_by_due ON actions (due_at) WHERE due_at IS NOT NULL;
+
+CREATE TABLE approvals (
+  seq INTEGER PRIMARY KEY,
+  tenant TEXT NOT NULL, id TEXT NOT NULL, revision INTEGER NOT NULL,
+  created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL, due_at INTEGER,
+  status TEXT NOT NULL, action_id TEXT NOT NULL, transaction_id TEXT NOT NULL,
+  body TEXT NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX approvals_by_id ON approvals (tenant, id);
+CREATE INDEX approvals_by_tenant ON approvals (tenant);
+CREATE INDEX approvals_by_status ON approvals (tenant, status);
+CREATE INDEX approvals_by_action ON approvals (tenant, action_id);
+CREATE INDEX approvals_by_due ON approvals (due_at) WHERE due_at IS NOT NULL;
+
+CREATE TABLE reservations (
+  seq INTEGER PRIMARY KEY,
+  tenant TEXT NOT NULL, id TEXT NOT NULL, revision INTEGER NOT NULL,
+  created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL, due_at INTEGER,
+  action_id TEXT NOT NULL,
+  body TEXT NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX reservations_by_id ON reservations (tenant, id);
+CREATE INDEX reservations_by_due ON reservations (due_at) WHERE due_at IS NOT NULL;
+
+CREATE TABLE compensation_slots (
+  seq INTEGER PRIMARY KEY,
+  tenant TEXT NOT NULL, id TEXT NOT NULL, revision INTEGER NOT NULL,
+  created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL, due_at INTEGER,
+  frozen TEXT,
+  body TEXT NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX compensation_slots_by_id ON compensation_slots (tenant, id);
+CREATE INDEX compensation_slots_by_due ON compensation_slots (due_at) WHERE due_at IS NOT NULL;
+
+CREATE TABLE refusals (
+  seq INTEGER PRIMARY KEY,
+  tenant TEXT NOT NULL, id TEXT NOT NULL, revision INTEGER NOT NULL,
+  created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL, due_at INTEGER,
+  action_id TEXT, capability_id TEXT, code TEXT NOT NULL,
+  body TEXT NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX refusals_by_id ON refusals (tenant, id);
+CREATE INDEX refusals_by_tenant ON refusals (tenant);
+CREATE INDEX refusals_by_due ON refusals (due_at) WHERE due_at IS NOT NULL;
+
+CREATE TABLE corrections (
+  seq INTEGER PRIMARY KEY,
+  tenant TEXT NOT NULL, id TEXT NOT NULL, revision INTEGER NOT NULL,
+  created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL, due_at INTEGER,
+  transaction_id TEXT NOT NULL, target TEXT NOT NULL,
+  body TEXT NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX corrections_by_id ON corrections (tenant, id);
+CREATE INDEX corrections_by_tenant ON corrections (tenant);
+CREATE INDEX corrections_by_transaction ON corrections (tenant, transaction_id);
+CREATE INDEX corrections_by_due ON corrections (due_at) WHERE due_at IS NOT NULL;
+
+CREATE TABLE receipts (
+  position INTEGER PRIMARY KEY,
+  tenant TEXT NOT NULL, chain TEXT NOT NULL, number INTEGER NOT NULL,
+  hash TEXT NOT NULL,
+  body TEXT NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX receipts_by_chain ON receipts (tenant, chain, number);
+"""
+
+BOOKS: Final = """
+CREATE TABLE migrations (
+  number INTEGER PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL,
+  applied_at INTEGER NOT NULL
+) STRICT;
+CREATE TABLE store (lineage TEXT NOT NULL, created_at INTEGER NOT NULL) STRICT;
+"""
+"""The record of the migrations themselves, and of the store's own identity."""

@@ -1,0 +1,103 @@
+"""What every driver refuses before it touches anything: calls that no store could mean.
+
+They are mistakes of the calling program, never something that was lost to another writer, so they
+raise `Misuse` instead of answering `Lost`. With these checks made, applying a change set can only
+be accepted, lose, or meet a failing disk.
+
+Deliberately not here: everything that depends on what is stored.
+"""
+
+from typing import Final, assert_never
+
+from amends.contracts.errors import Misuse, Unavailable
+from amends.stores.port import Append, Change, ChangeSet, Due, Guard, Insert, Replace
+
+HIGHEST: Final = 2**63 - 1
+
+
+def check_change_set(change_set: ChangeSet) -> None:
+    """Raises `Misuse` (`store.malformed_change`) saying which change is meaningless, and why."""
+    for index, change in enumerate(change_set.changes):
+        if fault := _fault(change):
+            raise Misuse(
+                "store.malformed_change",
+                f"Change {index} of a change set {fault}.",
+                details={"index": index},
+                next_step="This is a mistake in the calling program; nothing was changed.",
+            )
+
+
+def read_cursor(cursor: str | None) -> int | None:
+    """The place a page ended at. Raises `Misuse` (`store.unknown_cursor`) for any other text."""
+    if cursor is None:
+        return None
+    if cursor.isascii() and cursor.isdecimal() and len(cursor) <= 18:
+        return int(cursor)
+    raise Misuse(
+        "store.unknown_cursor",
+        "This cursor does not come from a page of this store.",
+        next_step="Begin again without a cursor.",
+    )
+
+
+def require_limit(limit: int) -> None:
+    """Raises `Misuse` (`store.unusable_limit`) for a limit that asks for nothing."""
+    if limit < 1:
+        raise Misuse(
+            "store.unusable_limit", "A limit must be at least 1.", next_step="Ask for one or more."
+        )
+
+
+def closed() -> Unavailable:
+    """What every call on a closed store gets."""
+    return Unavailable(
+        "store.closed", "This store has been closed.", next_step="Open the store again."
+    )
+
+
+def _fault(change: Change) -> str | None:
+    match change:
+        case Insert():
+            if change.document.revision != 1:
+                return "inserts a document whose revision is not 1"
+            return _due_fault(change.due)
+        case Replace():
+            if not 2 <= change.document.revision <= HIGHEST:
+                return "replaces by a document whose revision cannot follow another"
+            return _due_fault(change.due)
+        case Append():
+            return _append_fault(change)
+        case Guard():
+            if not 0 <= change.revision <= HIGHEST:
+                return "guards an impossible revision"
+            return _name_fault(change.tenant, change.id)
+        case _:
+            assert_never(change)
+
+
+def _due_fault(due: Due | None) -> str | None:
+    if due is None or (due.at is None) != (due.after_ms is None):
+        return None
+    return "names not exactly one of a due instant and a span"
+
+
+def _append_fault(append: Append) -> str | None:
+    if not append.receipts:
+        return "appends no receipt"
+    if not 0 <= append.after <= HIGHEST - len(append.receipts):
+        return "appends after an impossible number"
+    number, previous = append.after, append.receipts[0].previous
+    for receipt in append.receipts:
+        number += 1
+        if receipt.number != number or receipt.previous != previous:
+            return "appends receipts that do not follow one another"
+        if receipt.chain != append.chain or receipt.step.tenant != append.tenant:
+            return "appends a receipt of another chain"
+        previous = receipt.hash
+    return _name_fault(append.tenant, append.chain)
+
+
+def _name_fault(tenant: str, name: str) -> str | None:
+    if tenant.isascii() and name.isascii():
+        return None
+    return "names a tenant, a document or a chain by something that is no identifier"
