@@ -62,8 +62,11 @@ def decide(request: ApprovalRequest, word: Word) -> ApprovalRequest:
     """The request with one more decision.
 
     Raises `approval.stale`, `approval.closed`, `approval.expired`, `approval.separation_of_duties`,
-    `approval.not_allowed`, `approval.already_decided` or `approval.evidence_required`.
+    `approval.not_allowed`, `approval.already_decided` or `approval.evidence_required`; to another
+    tenant's principal the request does not exist (`approval.not_found`).
     """
+    if word.principal.tenant != request.tenant:
+        raise coded("approval.not_found")
     if word.seen_revision != request.revision:
         raise _about("approval.stale", request)
     if word.now >= request.expires_at:
@@ -237,10 +240,12 @@ def check_consumed(
 ) -> None:
     """Let a reopened attempt rely on the consumption while hash, policy and expiry hold (AP-4).
 
-    Raises `approval.mismatch` or `approval.expired`.
+    Raises `approval.mismatch` or `approval.expired`, or the code of a request that was not consumed.
     """
     if request.action_hash != action_hash or request.policy_hash != policy_hash(policy):
         raise _about("approval.mismatch", request)
+    if request.status is not ApprovalStatus.CONSUMED:
+        raise _about(_CLOSED_CODES.get(request.status, "approval.required"), request)
     if now >= request.expires_at:
         raise _about("approval.expired", request)
 

@@ -109,13 +109,16 @@ def use_of_key(
     """What this action may do with its key.
 
     `holder` is the action that the reservation points at, `approval_open` whether that one waits
-    for people. Raises `idempotency.input_mismatch` or `idempotency.conflict`; the text never says
+    for people. Raises `idempotency.input_mismatch` or `idempotency.conflict`, or, where the holder
+    cannot be read and nobody knows what it did, `idempotency.in_progress`; the text never says
     anything about the holder.
     """
-    if reservation is None or holder is None:
-        return Use.RESERVE if reservation is None else Use.TAKE_OVER
+    if reservation is None:
+        return Use.RESERVE
     if reservation.action_id == action_id:
         return Use.OWN
+    if holder is None:
+        raise coded("idempotency.in_progress")
     if is_free(reservation, holder, approval_open=approval_open, now=now):
         return Use.TAKE_OVER
     if reservation.fingerprint != fingerprint:

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from amends.contracts.approval_policy import ApprovalPolicy
+from amends.contracts.approval_policy import AllOf, ApprovalPolicy
 from amends.contracts.declarations import Capability
 from amends.contracts.enums import MUTATING_MODES, PREVIEW_MODES, Mode, PrincipalKind, Risk
 from amends.contracts.json_types import Json
@@ -99,23 +99,26 @@ def _approval_asked(question: PolicyQuestion) -> tuple[str, ApprovalPolicy] | No
     declared = question.capability.approval
     if declared is not None and declared.required:
         return "builtin.approval_contract", declared
+    asked = msgspec.structs.replace(declared, required=True) if declared else DEFAULT_APPROVAL
     if question.approval_requested:
-        asked = msgspec.structs.replace(declared, required=True) if declared else DEFAULT_APPROVAL
         return "builtin.approval_flag", asked
-    if declared is None and question.capability.risk in _HIGH:
-        return "builtin.approval_risk", DEFAULT_APPROVAL
+    if question.capability.risk in _HIGH:
+        return "builtin.approval_risk", asked
     return None
 
 
 def ask(policy: Policy, question: PolicyQuestion) -> PolicyDecision:
     """The policy's answer, where an engine that fails has denied (PO-1)."""
     try:
-        decision = policy.decide(question)
+        answer: object = policy.decide(question)
     except Exception:  # a policy that cannot answer has not allowed
         return _deny("policy.engine_failed", "the policy engine failed")
-    if decision.verdict is PolicyVerdict.REQUIRE_APPROVAL and decision.approval is None:
-        return _deny("policy.answer_incomplete", "the policy named no approval")
-    return decision
+    if not isinstance(answer, PolicyDecision) or not isinstance(answer.verdict, PolicyVerdict):
+        return _deny("policy.answer_invalid", "the policy's answer is none")
+    named = isinstance(answer.approval, ApprovalPolicy)
+    if named != (answer.verdict is PolicyVerdict.REQUIRE_APPROVAL):
+        return _deny("policy.answer_incomplete", "verdict and approval of the answer disagree")
+    return answer
 
 
 def _deny(rule: str, reason: str) -> PolicyDecision:
@@ -125,9 +128,30 @@ def _deny(rule: str, reason: str) -> PolicyDecision:
 
 
 def stricter(one: PolicyDecision, other: PolicyDecision) -> PolicyDecision:
-    """Of two decisions that must both hold, the one that asks for more."""
+    """What two decisions that must both hold come to: the one that asks for more, or both."""
+    if one.approval is not None and other.approval is not None:
+        return msgspec.structs.replace(
+            one,
+            rules=tuple(dict.fromkeys((*one.rules, *other.rules))),
+            approval=_both(one.approval, other.approval),
+        )
     order = (PolicyVerdict.DENY, PolicyVerdict.REQUIRE_APPROVAL, PolicyVerdict.ALLOW)
     return min(one, other, key=lambda decision: order.index(decision.verdict))
+
+
+def _both(one: ApprovalPolicy, other: ApprovalPolicy) -> ApprovalPolicy:
+    """One approval policy that is met only where both are."""
+    if one == other:
+        return one
+    return ApprovalPolicy(
+        reason=" ".join(dict.fromkeys(filter(None, (one.reason, other.reason)))),
+        ttl_ms=min(one.ttl_ms, other.ttl_ms),
+        rule=AllOf((one.rule, other.rule)),
+        minimum_distinct=max(one.minimum_distinct, other.minimum_distinct),
+        separation_of_duties=one.separation_of_duties or other.separation_of_duties,
+        evidence=tuple(dict.fromkeys((*one.evidence, *other.evidence))),
+        version=f"{one.version}+{other.version}",
+    )
 
 
 def force_approval(decision: PolicyDecision, *, required: bool) -> PolicyDecision:

@@ -6,7 +6,7 @@ Whatever is wrong with an output, the effect is there (TX-SETTLE-5): nothing her
 from collections.abc import Callable
 from typing import Final
 
-import msgspec
+from msgspec.structs import replace
 
 from amends.contracts import limits
 from amends.contracts.canonical import canonical_bytes, digest_bytes
@@ -30,12 +30,18 @@ def store_output(
         admitted = admit_value(value)
         content = canonical_bytes(admitted)
     except Refused:
-        return msgspec.structs.replace(NO_OUTPUT, invalid=NOT_STORABLE)
+        return replace(NO_OUTPUT, invalid=NOT_STORABLE)
     digest = digest_bytes(content)
     if len(content) > limits.OUTPUT_BYTES:
         return StoredOutput(output_hash=digest, invalid=NOT_STORABLE)
-    invalid = None if fits(admitted) else SCHEMA_MISMATCH
-    if redact is None:
-        return StoredOutput(output=json_text(content), output_hash=digest, invalid=invalid)
-    shown = canonical_bytes(redact(admitted))
-    return StoredOutput(output=json_text(shown), output_hash=digest, redacted=True, invalid=invalid)
+    try:
+        invalid = None if fits(admitted) else SCHEMA_MISMATCH
+        shown = content if redact is None else canonical_bytes(redact(admitted))
+    except Exception:  # a schema or a redactor that fails must not cost the settlement
+        return StoredOutput(output_hash=digest, invalid=NOT_STORABLE)
+    return StoredOutput(
+        output=json_text(shown),
+        output_hash=digest,
+        redacted=redact is not None,
+        invalid=invalid,
+    )

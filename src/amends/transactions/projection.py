@@ -87,9 +87,7 @@ def next_steps(status: WireStatus, record: TransactionRecord | None) -> tuple[Ne
     compensates = record.mode is Mode.COMPENSATE
     if status is WireStatus.FAILED and record.verdict is Verdict.PARTIAL:
         return () if compensates else (_COMPENSATE,)
-    if status is WireStatus.RECONCILED and (
-        compensates or record.verdict is Verdict.NOT_COMMITTED
-    ):
+    if status is WireStatus.RECONCILED and (compensates or record.verdict is Verdict.NOT_COMMITTED):
         return NEXT_STEPS[status][:1]
     return NEXT_STEPS[status]
 

@@ -14,8 +14,13 @@ from amends.contracts.enums import (
 from amends.contracts.errors import Refused
 from amends.contracts.ids import check_identifier
 from amends.contracts.json_types import Json
+from amends.contracts.redaction import Redactor
 from amends.contracts.schema import compile_schema
 from amends.transactions.compensation import COMPENSABLE
+
+
+_LONGEST_MS: Final = 100 * 366 * 24 * 3600 * 1000
+"""A hundred years: longer than any promise, and short enough for every date it is added to."""
 
 
 class Fault(NamedTuple):
@@ -85,6 +90,28 @@ def _positive(value: int | None) -> bool:
     return value is None or value > 0
 
 
+def _durations(capability: Capability) -> tuple[int, ...]:
+    """Every duration that is declared, of whichever contract."""
+    execution, level = capability.execution, capability.service_level
+    recovery, approval = capability.recovery, capability.approval
+    declared = (
+        capability.compensation.window_ms,
+        capability.idempotency.ttl_ms,
+        execution.provider_dedup_window_ms,
+        execution.in_flight_horizon_ms,
+        execution.consistency_delay_ms,
+        capability.data.retention_ms,
+        level.timeout_ms,
+        level.max_queue_delay_ms,
+        level.expected_latency_ms,
+        recovery.initial_delay_ms,
+        recovery.max_delay_ms,
+        capability.plan_ttl_ms,
+        approval.ttl_ms if approval else None,
+    )
+    return tuple(duration for duration in declared if duration is not None)
+
+
 _DEMANDS: Final[tuple[Demand, ...]] = (
     Demand(
         "contract_missing",
@@ -136,6 +163,21 @@ _DEMANDS: Final[tuple[Demand, ...]] = (
         lambda c: _positive(c.execution.provider_dedup_window_ms),
     ),
     Demand(
+        "approval_ttl_invalid",
+        "an approval's life must be positive",
+        lambda c: c.approval is None or c.approval.ttl_ms > 0,
+    ),
+    Demand(
+        "duration_invalid",
+        "a duration must be neither negative nor longer than a hundred years",
+        lambda c: all(0 <= duration <= _LONGEST_MS for duration in _durations(c)),
+    ),
+    Demand(
+        "recovery_invalid",
+        "at least one look-up has to be allowed",
+        lambda c: c.recovery.max_attempts >= 1,
+    ),
+    Demand(
         "own_compensation",
         "a capability cannot name itself as its compensating capability",
         lambda c: c.compensation.compensation_capability_id != c.id,
@@ -158,6 +200,10 @@ def find_faults(capability: Capability) -> tuple[Fault, ...]:
         check_identifier(capability.id, "capability_id")
     except Refused as refused:
         faults.append(Fault("id_invalid", refused.message))
+    try:
+        Redactor(capability.data.redact)
+    except Refused as refused:
+        faults.append(Fault("redact_invalid", refused.message))
     named: tuple[tuple[str, Json], ...] = (
         ("input_schema", capability.input_schema),
         ("output_schema", capability.output_schema),

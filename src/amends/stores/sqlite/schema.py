@@ -65,7 +65,7 @@ CREATE TABLE compensation_slots (
   seq INTEGER PRIMARY KEY,
   tenant TEXT NOT NULL, id TEXT NOT NULL, revision INTEGER NOT NULL,
   created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL, due_at INTEGER,
-  frozen TEXT,
+  target TEXT NOT NULL, frozen TEXT,
   body TEXT NOT NULL
 ) STRICT;
 CREATE UNIQUE INDEX compensation_slots_by_id ON compensation_slots (tenant, id);
