@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from amends.contracts import limits
-from amends.contracts.documents import TransactionRecord
+from amends.contracts.documents import Refusal, TransactionRecord
 from amends.contracts.evidence import Receipt
 from amends.contracts.ids import ActionId, PlanId, TransactionId
 from amends.contracts.principals import Caller
@@ -66,6 +66,11 @@ class Views:
         return await self._reading.list(
             self._reader, where=dict(where or {}), after=after, limit=limit
         )
+
+    async def refusals(self, action_id: str | None = None) -> tuple[Refusal, ...]:
+        """Requests that were refused before acceptance, with the gates' ordered verdicts."""
+        named = ActionId(action_id) if action_id else None
+        return await self._reading.refusals(self._reader, named)
 
     async def receipts(self, transaction: Result | str) -> tuple[Receipt, ...]:
         """The receipt chain of one transaction, in order. Raises `transaction.not_found`."""

@@ -240,7 +240,7 @@ def check_consumed(
 ) -> None:
     """Let a reopened attempt rely on the consumption while hash, policy and expiry hold (AP-4).
 
-    Raises `approval.mismatch` or `approval.expired`, or the code of a request that was not consumed.
+    Raises `approval.mismatch`, `approval.expired`, or the code of a request that is not consumed.
     """
     if request.action_hash != action_hash or request.policy_hash != policy_hash(policy):
         raise _about("approval.mismatch", request)

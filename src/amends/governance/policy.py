@@ -5,11 +5,21 @@ asks for approval by contract, by the caller's flag, or for a risk above medium.
 """
 
 from enum import StrEnum
-from typing import Final, Protocol
+from typing import Final, Protocol, assert_never
 
 import msgspec
 
-from amends.contracts.approval_policy import AllOf, ApprovalPolicy
+from amends.contracts.approval_policy import (
+    AllOf,
+    AnyOf,
+    ApprovalPolicy,
+    ApprovalRule,
+    ByGroup,
+    ByPrincipal,
+    ByRole,
+    ByTenantPolicy,
+    Quorum,
+)
 from amends.contracts.declarations import Capability
 from amends.contracts.enums import MUTATING_MODES, PREVIEW_MODES, Mode, PrincipalKind, Risk
 from amends.contracts.json_types import Json
@@ -146,12 +156,31 @@ def _both(one: ApprovalPolicy, other: ApprovalPolicy) -> ApprovalPolicy:
     return ApprovalPolicy(
         reason=" ".join(dict.fromkeys(filter(None, (one.reason, other.reason)))),
         ttl_ms=min(one.ttl_ms, other.ttl_ms),
-        rule=AllOf((one.rule, other.rule)),
+        rule=AllOf((_whole_rule(one), _whole_rule(other))),
         minimum_distinct=max(one.minimum_distinct, other.minimum_distinct),
         separation_of_duties=one.separation_of_duties or other.separation_of_duties,
         evidence=tuple(dict.fromkeys((*one.evidence, *other.evidence))),
         version=f"{one.version}+{other.version}",
     )
+
+
+def _whole_rule(policy: ApprovalPolicy) -> ApprovalRule:
+    """The policy's rule with its number of principals, each of whom has to count for this rule."""
+    if policy.minimum_distinct <= 1:
+        return policy.rule
+    return AllOf((policy.rule, Quorum(policy.minimum_distinct, AnyOf(_selectors(policy.rule)))))
+
+
+def _selectors(rule: ApprovalRule) -> tuple[ApprovalRule, ...]:
+    match rule:
+        case AllOf(rules) | AnyOf(rules):
+            return tuple(selector for part in rules for selector in _selectors(part))
+        case Quorum(_, of):
+            return _selectors(of)
+        case ByPrincipal() | ByRole() | ByGroup() | ByTenantPolicy():
+            return (rule,)
+        case _:
+            assert_never(rule)
 
 
 def force_approval(decision: PolicyDecision, *, required: bool) -> PolicyDecision:

@@ -132,6 +132,7 @@ class Acceptance:
                 revision=known.action.revision + 1,
                 updated_at=max(admitted.now, known.action.updated_at),
                 reservation=reservation or known.action.reservation,
+                verdicts=(*admitted.verdicts, *verdicts),
             )
         return replace(
             new_action(admitted), reservation=reservation, verdicts=(*admitted.verdicts, *verdicts)

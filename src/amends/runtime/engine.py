@@ -6,13 +6,14 @@ still be at it; what it says until the lease ends is taken as a late answer.
 """
 
 import asyncio
+import contextlib
 from datetime import datetime
 from typing import Final
 
 from amends.contracts.codes import coded
 from amends.contracts.documents import TransactionRecord
 from amends.contracts.enums import Handler, Mode
-from amends.contracts.errors import AmendsError
+from amends.contracts.errors import AmendsError, Unavailable
 from amends.contracts.ids import Fence
 from amends.contracts.outcomes import Outcome, ProviderOperation
 from amends.contracts.results import Result
@@ -89,7 +90,10 @@ class Engine:
                 running.answer.set_exception(coded("transaction.outcome_unknown"))
 
     async def _enter(self, running: Running) -> Outcome:
-        now = await self.environment.store.now()
+        try:
+            now = await self.environment.store.now()
+        except Unavailable:
+            return _unsent(running)
         if not _may_dispatch(running, now):
             return _unsent(running)
         running.dispatched_at = now
@@ -103,7 +107,8 @@ class Engine:
         """Settle once; what comes after that is a late answer."""
         async with running.lock:
             if running.settled:
-                await self.settlement.late(running, outcome)
+                with contextlib.suppress(Unavailable):  # the record is looked up again anyway
+                    await self.settlement.late(running, outcome)
                 return
             running.settled = True
             await self._settle(running, outcome)

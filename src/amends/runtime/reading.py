@@ -17,6 +17,7 @@ from amends.contracts.documents import (
     Correction,
     Evidence,
     GateVerdict,
+    Refusal,
     TransactionPlan,
     TransactionRecord,
 )
@@ -165,6 +166,13 @@ class Reading:
         while page := await self._store.receipts(tenant, chain, after=len(read)):
             read.extend(page)
         return tuple(read)
+
+    async def refusals(self, caller: Caller, action_id: ActionId | None) -> tuple[Refusal, ...]:
+        """The caller's requests that were refused before acceptance, newest first."""
+        where = {} if action_id is None else {"action_id": action_id}
+        page = await self._store.list(Refusal, caller.tenant, where=where)
+        entries = tuple(item.document for item in page.items if isinstance(item, Stored))
+        return tuple(one for one in entries if _may_read(caller, one.principal))
 
     async def list(
         self,

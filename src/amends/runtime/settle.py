@@ -23,6 +23,7 @@ from amends.contracts.enums import IN_FLIGHT, Handler, Mode, Status
 from amends.contracts.errors import Unavailable
 from amends.contracts.evidence import ReceiptType
 from amends.contracts.ids import CORRECTION_PREFIX
+from amends.contracts.json_types import Json
 from amends.contracts.outcomes import (
     Applied,
     Failure,
@@ -36,7 +37,6 @@ from amends.receipts.chain import chain_of
 from amends.runtime.acceptance import Acceptance
 from amends.runtime.changes import Draft, until_written
 from amends.runtime.environment import Environment
-from amends.runtime.registry import Registered
 from amends.runtime.running import Running
 from amends.runtime.steps import record_step
 from amends.runtime.upkeep import due_of
@@ -81,7 +81,7 @@ class Settle:
         Raises `OutcomeUnknown` (`transaction.settlement_not_stored`) when the store cannot keep it.
         """
         shown = self._shown(running, outcome)
-        output = self._output(running.serving, outcome)
+        output = self._output(running, outcome)
         fresh = True
 
         async def once() -> Result | Lost:
@@ -159,21 +159,18 @@ class Settle:
     ) -> ActionDocument:
         """The documents of the action that asked, and of the one whose effect was found out."""
         action, result = running.action, settled.result
-        if running.call.action_id == action.action_id and action.mode is not Mode.RECONCILE:
-            ended = settled.record.settled_at is not None
-            looked = settled.event in (Event.RECONCILED, Event.RECONCILIATION_OPEN)
-            if result is None:
-                return action
-            changed = _revised(action, now)
-            if looked:
-                changed = replace(changed, reconcile_result=result)
-            if ended:
+        if result is None:
+            return action
+        changed = _revised(action, now)
+        found_out = settled.event is Event.RECONCILED
+        if action.mode is Mode.RECONCILE or running.record.status is not Status.RECONCILING:
+            changed = replace(changed, result=result, settled_at=now)
+        else:
+            changed = replace(changed, reconcile_result=result)
+            if found_out and action.action_id == settled.record.action_id:
                 changed = replace(changed, result=result, settled_at=now)
-            draft.replace(changed)
-            return changed
-        changed = replace(_revised(action, now), result=result, settled_at=now)
         draft.replace(changed)
-        if settled.event is Event.RECONCILED and running.settles is not None:
+        if found_out and running.settles is not None:
             effect = _revised(running.settles, now)
             draft.replace(replace(effect, result=result, settled_at=now))
         return changed
@@ -216,7 +213,7 @@ class Settle:
     async def late(self, running: Running, outcome: Outcome) -> None:
         """Take a late answer of an attempt that was settled or abandoned already."""
         shown = self._shown(running, outcome)
-        output = self._output(running.serving, outcome)
+        output = self._output(running, outcome)
         await until_written(lambda: self._late_round(running, shown, output))
 
     async def _late_round(
@@ -306,10 +303,12 @@ class Settle:
             )
         )
 
-    def _output(self, serving: Registered, outcome: Outcome) -> StoredOutput:
+    def _output(self, running: Running, outcome: Outcome) -> StoredOutput:
         if not isinstance(outcome, Applied | Partial):
             return NO_OUTPUT
-        return store_output(outcome.output, redact=serving.redact, fits=serving.fits)
+        serving = running.serving
+        fits = serving.fits if _promises_output(running) else _anything
+        return store_output(outcome.output, redact=serving.redact, fits=fits)
 
     def _shown(self, running: Running, outcome: Outcome) -> Outcome:
         """The outcome with its error as it may be stored (RD-1, RD-2)."""
@@ -323,3 +322,14 @@ class Settle:
 
 def _revised(action: ActionDocument, now: datetime) -> ActionDocument:
     return replace(action, revision=action.revision + 1, updated_at=max(now, action.updated_at))
+
+
+def _promises_output(running: Running) -> bool:
+    """Whether the declared output schema speaks of this call: a refund is not a charge."""
+    if running.call.handler is Handler.RECONCILE:
+        return running.record.mode is not Mode.COMPENSATE
+    return running.call.handler is Handler.EXECUTE
+
+
+def _anything(_output: Json) -> bool:
+    return True

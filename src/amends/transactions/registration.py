@@ -18,7 +18,6 @@ from amends.contracts.redaction import Redactor
 from amends.contracts.schema import compile_schema
 from amends.transactions.compensation import COMPENSABLE
 
-
 _LONGEST_MS: Final = 100 * 366 * 24 * 3600 * 1000
 """A hundred years: longer than any promise, and short enough for every date it is added to."""
 
