@@ -11,7 +11,7 @@ from amends.contracts.outcomes import ErrorInfo, ProviderOperation
 from amends.contracts.principals import PrincipalRef
 
 
-class TransactionContext(msgspec.Struct, frozen=True, kw_only=True):
+class TransactionContext(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The transaction intent of one action."""
 
     mode: Mode = Mode.EXECUTE
@@ -48,7 +48,7 @@ class TransactionRequest(msgspec.Struct, frozen=True, kw_only=True):
     cursor: str | None = None
 
 
-class ActionResult(msgspec.Struct, frozen=True, kw_only=True):
+class ActionResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How an action ended, as stored with it.
 
     `output` is the stored JSON text (absent when redacted or not storable); `output_hash` is the

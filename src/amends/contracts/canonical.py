@@ -87,6 +87,22 @@ def domain_digest(tag: str, value: Json) -> str:
     return digest_bytes(tag.encode("ascii") + b"\n" + canonical_bytes(value))
 
 
+def record_digest(tag: str, record: msgspec.Struct) -> str:
+    """As `domain_digest`, for a record without floats and with integers that a double holds.
+
+    Encoded straight from the record where that gives the canonical bytes, which is several times
+    faster than going through plain JSON; the caller vouches for the numbers. Raises `Refused` as
+    `admit_value` does.
+    """
+    try:
+        encoded = _SORTED.encode(record)
+    except UnicodeEncodeError:
+        encoded = b""
+    if not encoded or not _sorts_alike(encoded):
+        return domain_digest(tag, msgspec.to_builtins(record))
+    return digest_bytes(tag.encode("ascii") + b"\n" + encoded)
+
+
 def _sorts_alike(encoded: bytes) -> bool:
     return encoded.isascii() or _BEYOND_U_FFFF.search(encoded) is None
 

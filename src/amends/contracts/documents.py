@@ -31,8 +31,11 @@ from amends.contracts.outcomes import ErrorInfo, ProviderOperation
 from amends.contracts.principals import Identity, PrincipalRef
 
 
-class Document(msgspec.Struct, frozen=True, kw_only=True):
-    """What all stored documents share. A new one has revision 1; each change adds exactly one."""
+class Document(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What all stored documents share; fields at their default are not written.
+
+    A new one has revision 1; each change adds exactly one.
+    """
 
     tenant: TenantId
     revision: int
@@ -40,7 +43,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     updated_at: datetime
 
 
-class InputSnapshot(msgspec.Struct, frozen=True, kw_only=True):
+class InputSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The input a plan was made for: the hash, and the canonical bytes unless redacted."""
 
     redacted: bool
@@ -76,7 +79,7 @@ class TransactionPlan(msgspec.Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
 
 
-class Attempt(msgspec.Struct, frozen=True, kw_only=True):
+class Attempt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The licence for one call of a connector, written before the call.
 
     `fence` is new each time. The lease runs `lease_ms` from the store's time of the write; while
@@ -95,7 +98,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     lease_ended_at: datetime | None = None
 
 
-class Evidence(msgspec.Struct, frozen=True, kw_only=True):
+class Evidence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Something learnt about the effect that did not move the record by itself."""
 
     kind: str
@@ -159,7 +162,7 @@ class TransactionRecord(Document, frozen=True, kw_only=True):
     evidence: tuple[Evidence, ...] = ()
 
 
-class GateVerdict(msgspec.Struct, frozen=True, kw_only=True):
+class GateVerdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One gate's answer, kept in order so that "why was this refused" can be shown."""
 
     gate: str

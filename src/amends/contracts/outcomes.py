@@ -12,7 +12,7 @@ from amends.contracts.ids import ProviderOperationId
 from amends.contracts.json_types import Json
 
 
-class ProviderOperation(msgspec.Struct, frozen=True):
+class ProviderOperation(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a provider accepted, in the provider's own words."""
 
     provider: str
@@ -20,7 +20,7 @@ class ProviderOperation(msgspec.Struct, frozen=True):
     request_id: str | None = None
 
 
-class ErrorInfo(msgspec.Struct, frozen=True, kw_only=True):
+class ErrorInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A failure as it is stored and shown: coded, redacted, and honest about retrying."""
 
     code: str

@@ -16,11 +16,10 @@ from typing import Final
 
 import msgspec
 
-from amends.contracts.canonical import domain_digest
+from amends.contracts.canonical import record_digest
 from amends.contracts.errors import Misuse
 from amends.contracts.evidence import Receipt, Step, Tail
 from amends.contracts.ids import TransactionId
-from amends.contracts.json_types import JsonObject
 from amends.contracts.times import require_instant
 from amends.receipts.signing import Signer, signed_bytes
 
@@ -72,22 +71,17 @@ def seal(tail: Tail | None, steps: Sequence[Step], signer: Signer | None) -> tup
     return tuple(receipts)
 
 
+class _Covered(msgspec.Struct, frozen=True):
+    """What a hash covers. Steps leave their defaults out, so absent members need no removing."""
+
+    chain: str
+    number: int
+    previous: str
+    step: Step
+
+
 def _hash_of(chain: str, number: int, previous: str, step: Step) -> str:
-    covered: JsonObject = {
-        "chain": chain,
-        "number": number,
-        "previous": previous,
-        "step": _present(msgspec.to_builtins(step)),
-    }
-    return domain_digest(RECEIPT_TAG, covered)
-
-
-def _present(members: JsonObject) -> JsonObject:
-    return {
-        name: _present(item) if type(item) is dict else item
-        for name, item in members.items()
-        if item is not None and item != {}
-    }
+    return record_digest(RECEIPT_TAG, _Covered(chain, number, previous, step))
 
 
 def _signed(receipt: Receipt, signer: Signer) -> Receipt:

@@ -46,7 +46,7 @@ from amends.runtime.environment import Environment
 from amends.runtime.registry import Registered
 from amends.runtime.requests import Admitted, Request
 from amends.stores.port import ChangeSet, Insert
-from amends.transactions.hashing import governance_digest, input_hash
+from amends.transactions.hashing import input_hash
 
 _ALLOW: Final = "allow"
 _DENY: Final = "deny"
@@ -98,7 +98,6 @@ class Intake:
         decision = self._decide(registered, serving, request, admitted_input)
         passed.append(_policy_verdict(decision))
         canonical = canonical_bytes(admitted_input)
-        policy_revision = environment.policy.revision
         return Admitted(
             request=request,
             registered=registered,
@@ -109,9 +108,7 @@ class Intake:
             input=admitted_input,
             canonical=canonical,
             input_hash=input_hash(registered.capability.id, canonical),
-            governance_digest=governance_digest(
-                registered.digest, policy_revision, request.caller.identity
-            ),
+            policy_revision=environment.policy.revision,
             approval=decision.approval,
             credential=credential,
             verdicts=tuple(passed),

@@ -14,7 +14,7 @@ from amends.contracts.outcomes import ProviderOperation
 from amends.contracts.principals import Caller
 from amends.contracts.secrets import Credential
 from amends.runtime.registry import Registered
-from amends.transactions.hashing import Intent
+from amends.transactions.hashing import Intent, governance_digest
 from amends.transactions.replay import AskedAgain
 
 
@@ -50,7 +50,7 @@ class Admitted(msgspec.Struct, frozen=True, kw_only=True):
     input: Json
     canonical: bytes
     input_hash: str
-    governance_digest: str
+    policy_revision: str
     approval: ApprovalPolicy | None
     credential: Credential | None
     verdicts: tuple[GateVerdict, ...]
@@ -76,6 +76,11 @@ class Admitted(msgspec.Struct, frozen=True, kw_only=True):
         """The transaction of this action."""
         assert self.context.transaction_id is not None
         return self.context.transaction_id
+
+    @property
+    def governance_digest(self) -> str:
+        """Digest of all that governs this request beyond its input."""
+        return governance_digest(self.registered.digest, self.policy_revision, self.caller.identity)
 
     @property
     def asked(self) -> AskedAgain:

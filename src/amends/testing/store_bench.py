@@ -12,9 +12,12 @@ Deliberately not here: what is tried (`store_contract`), and failing disks (`fau
 
 import tempfile
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from string import Template
 from types import TracebackType
-from typing import Any, Self, TypeAlias
+from typing import Any, Final, Self, TypeAlias
 
 import apsw
 import msgspec
@@ -69,7 +72,7 @@ class StoreBench(ABC):
         """Replace the body of a document of `TENANT` behind the store's back."""
 
     @abstractmethod
-    def relabel(self, type_: type[Document], id_: str, column: str, value: object) -> None:
+    def relabel(self, type_: type[Document], id_: str, column: str, value: str | int) -> None:
         """Change one column (or `revision`) beside a body behind the store's back."""
 
     @abstractmethod
@@ -104,7 +107,7 @@ class MemoryBench(StoreBench):
         """See `StoreBench.damage`."""
         self._alter(type_, id_, body=body)
 
-    def relabel(self, type_: type[Document], id_: str, column: str, value: object) -> None:
+    def relabel(self, type_: type[Document], id_: str, column: str, value: str | int) -> None:
         """See `StoreBench.relabel`."""
         if column == "revision":
             self._alter(type_, id_, revision=value)
@@ -150,7 +153,7 @@ class SqliteBench(StoreBench):
         tables = [shape.table for shape in SHAPES.values()] + ["receipts", "migrations", "store"]
         with _direct(self.path) as file:
             return {
-                table: [tuple(row) for row in file.execute(f"SELECT * FROM {table}")]  # noqa: S608
+                table: [tuple(row) for row in file.execute(_ALL.substitute(table=table))]
                 for table in tables
             }
 
@@ -158,19 +161,39 @@ class SqliteBench(StoreBench):
         """See `StoreBench.damage`."""
         self._alter(type_, id_, "body", body)
 
-    def relabel(self, type_: type[Document], id_: str, column: str, value: object) -> None:
+    def relabel(self, type_: type[Document], id_: str, column: str, value: str | int) -> None:
         """See `StoreBench.relabel`."""
         self._alter(type_, id_, column, value)
 
     def damage_receipt(self, chain: str, number: int, body: bytes) -> None:
         """See `StoreBench.damage_receipt`."""
-        sql = "UPDATE receipts SET body = CAST(? AS TEXT) WHERE tenant = ? AND chain = ? AND number = ?"
         with _direct(self.path) as file:
-            file.execute(sql, (body, TENANT, chain, number))
+            file.execute(_DAMAGE_RECEIPT, (body, TENANT, chain, number))
 
-    def _alter(self, type_: type[Document], id_: str, column: str, value: object) -> None:
+    def _alter(
+        self, type_: type[Document], id_: str, column: str, value: str | int | bytes
+    ) -> None:
         kind = "INTEGER" if column == "revision" else "TEXT"
-        table = shape_of(type_).table
-        sql = f"UPDATE {table} SET {column} = CAST(? AS {kind}) WHERE tenant = ? AND id = ?"  # noqa: S608
+        names = {"table": shape_of(type_).table, "column": column, "kind": kind}
         with _direct(self.path) as file:
-            file.execute(sql, (value, TENANT, id_))
+            file.execute(_DAMAGE.substitute(names), (value, TENANT, id_))
+
+
+_ALL: Final = Template("SELECT * FROM $table")
+_DAMAGE: Final = Template(
+    "UPDATE $table SET $column = CAST(? AS $kind) WHERE tenant = ? AND id = ?"
+)
+_DAMAGE_RECEIPT: Final = (
+    "UPDATE receipts SET body = CAST(? AS TEXT) WHERE tenant = ? AND chain = ? AND number = ?"
+)
+
+
+@contextmanager
+def _direct(path: Path) -> Iterator[apsw.Connection]:
+    """The file past the store; SQLite itself keeps several connections of one process apart."""
+    connection = apsw.Connection(str(path))
+    connection.set_busy_timeout(5_000)
+    try:
+        yield connection
+    finally:
+        connection.close()
