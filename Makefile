@@ -83,3 +83,8 @@ $(READY): pyproject.toml $(LOCKED)
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check \
 		--no-build-isolation --no-deps --editable .
 	@touch $@
+
+.PHONY: docs
+docs: $(READY)  ## print the pages of docs/ that are made from the code
+	@$(BIN)/python scripts/print_spec.py
+	@$(BIN)/python scripts/print_reference.py
