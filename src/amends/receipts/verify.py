@@ -7,7 +7,8 @@ more. Order, links and signatures are then read from the others.
 
 What a chain cannot tell: that its last receipts were cut off where a change set ended. For that, a
 head which somebody kept is compared (`expected_head`). Nor that the signature of an earlier head
-was taken away, which takes nothing from what the last one proves.
+was taken away, which takes nothing from what the last one proves. The start of an attempt stands
+unsigned at the end until the attempt is settled, so it is no fault there.
 
 Pure: no clock, no IO. Deliberately not here: reading bundles, and an exit code for each kind.
 """
@@ -16,13 +17,25 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from itertools import pairwise
+from typing import Final
 
 import msgspec
 
 from amends.contracts.errors import Refused
-from amends.contracts.evidence import Receipt, Tail
+from amends.contracts.evidence import Receipt, ReceiptType, Tail
 from amends.receipts.chain import GENESIS, chain_of, receipt_hash
 from amends.receipts.signing import KeyRing, signed_bytes
+
+UNDER_WAY: Final = frozenset(
+    {
+        ReceiptType.EXECUTION_STARTED,
+        ReceiptType.COMMIT_STARTED,
+        ReceiptType.COMPENSATION_STARTED,
+        ReceiptType.RECONCILIATION_STARTED,
+        ReceiptType.PROVIDER_ACCEPTED,
+    }
+)
+"""Steps of an attempt that has not ended; its settlement signs the head, they do not (RC-2)."""
 
 
 class FaultCode(StrEnum):
@@ -214,7 +227,8 @@ def _unsigned(view: _View, keys: KeyRing) -> Iterator[Fault]:
     head = max((place for _, place in view.own()), default=0)
     for at, place, receipt in view.believed():
         if receipt.signature is None:
-            if receipt.key_id is not None or (len(keys) and place == head):
+            needed = len(keys) and place == head and receipt.step.type not in UNDER_WAY
+            if receipt.key_id is not None or needed:
                 yield Fault(FaultCode.SIGNATURE_MISSING, at)
         elif receipt.key_id is None or receipt.key_id not in keys:
             yield Fault(FaultCode.KEY_UNKNOWN, at)

@@ -5,11 +5,11 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from amends.contracts.evidence import Receipt, Step, Tail
+from amends.contracts.evidence import Receipt, ReceiptType, Step, Tail
 from amends.contracts.ids import TenantId, TransactionId
 from amends.receipts.chain import receipt_hash, seal
 from amends.receipts.signing import KeyRing, signed_bytes
-from amends.receipts.verify import Fault, FaultCode, Verification, verify_chain
+from amends.receipts.verify import UNDER_WAY, Fault, FaultCode, Verification, verify_chain
 from tests.unit.receipts.chains import (
     CHAIN,
     OTHER_SIGNER,
@@ -305,3 +305,16 @@ def test_findings_are_in_the_order_of_the_receipts() -> None:
         Fault(FaultCode.SIGNATURE_INVALID, 2),
         Fault(FaultCode.CUT_TAIL, 3),
     )
+
+
+@pytest.mark.rule("RC-2")
+@pytest.mark.parametrize("type_", sorted(UNDER_WAY))
+def test_the_start_of_an_attempt_stands_unsigned_until_the_settlement_signs(
+    type_: ReceiptType,
+) -> None:
+    settled = grown([2])
+    started = msgspec.structs.replace(step(2), type=type_)
+    under_way = [*settled, *seal(tail_of(settled), [started], None)]
+    assert faults(under_way) == []
+    ended = [*under_way, *seal(tail_of(under_way), [step(3)], None)]
+    assert faults(ended) == [("receipt.signature_missing", 3)]
