@@ -1,66 +1,28 @@
 """Amends: actions that cannot be taken back, with a plan, an approval, and one claim each.
 
-This module is what programs import; everything else is reached through it or through the rooms that
-the reference names.
+This module is what programs import; its names are listed in `amends.app.public`, and `blocking` is
+the portal for programs without an event loop. They are loaded when the first of them is asked for,
+so that a command which needs none starts at once.
 """
 
-from amends.app.amends import Amends, Opening
-from amends.app.asking import TransactionResult
-from amends.app.capabilities import FunctionCapability, capability
-from amends.connectors.blocking import BlockingAttempt
-from amends.connectors.port import Attempt, OriginalEffect
-from amends.connectors.signals import NotApplied, NotFound, Partial, Pending
-from amends.contracts.actions import Action, TransactionContext, TransactionRequest
-from amends.contracts.errors import (
-    AmendsError,
-    Conflict,
-    Corrupt,
-    Misuse,
-    OutcomeUnknown,
-    PeerViolation,
-    ProviderFailed,
-    Refused,
-    Unavailable,
-)
-from amends.contracts.outcomes import Applied, ErrorInfo, Failure, ProviderOperation, Uncertain
-from amends.contracts.principals import Identity, Principal, PrincipalRef
-from amends.contracts.results import NextStep, Result
-from amends.wiring.opening import Settings
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "Action",
-    "Amends",
-    "AmendsError",
-    "Applied",
-    "Attempt",
-    "BlockingAttempt",
-    "Conflict",
-    "Corrupt",
-    "ErrorInfo",
-    "Failure",
-    "FunctionCapability",
-    "Identity",
-    "Misuse",
-    "NextStep",
-    "NotApplied",
-    "NotFound",
-    "Opening",
-    "OriginalEffect",
-    "OutcomeUnknown",
-    "Partial",
-    "PeerViolation",
-    "Pending",
-    "Principal",
-    "PrincipalRef",
-    "ProviderFailed",
-    "ProviderOperation",
-    "Refused",
-    "Result",
-    "Settings",
-    "TransactionContext",
-    "TransactionRequest",
-    "TransactionResult",
-    "Unavailable",
-    "Uncertain",
-    "capability",
-]
+if TYPE_CHECKING:
+    from amends import blocking as blocking
+    from amends.app.public import *  # noqa: F403  # the list is there, for people and type checkers
+else:
+
+    def __getattr__(name: str) -> object:
+        if name == "blocking":
+            return import_module("amends.blocking")
+        from amends.app import public
+
+        if name == "__all__" or name in public.__all__:
+            return getattr(public, name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=None)
+
+    def __dir__() -> list[str]:
+        from amends.app import public
+
+        return sorted([*globals(), *public.__all__])

@@ -11,13 +11,12 @@ from amends.app.views import Views
 from amends.connectors.blocking import HandlerThreads
 from amends.connectors.port import Connector
 from amends.contracts.declarations import Capability
-from amends.contracts.ids import PrincipalId, TenantId
 from amends.contracts.principals import Caller, Identity, Principal
 from amends.contracts.secrets import CredentialSource
 from amends.governance.policy import Policy
 from amends.wiring.opening import Runtime, Settings, open_runtime
 
-LOCAL: Final = Principal(id=PrincipalId("local"), tenant=TenantId("default"))
+LOCAL: Final = Principal.named("local")
 Registrable = FunctionCapability[..., object] | tuple[Capability, Connector]
 
 
@@ -98,7 +97,9 @@ class Opening:
         traceback: TracebackType | None,
     ) -> None:
         """Close the engine and the store."""
-        if self._runtime is not None:
+        assert self._runtime is not None
+        assert self._threads is not None
+        try:
             await self._runtime.close()
-        if self._threads is not None:
+        finally:
             self._threads.close()

@@ -111,6 +111,8 @@ class Asking:
         if plan_id is None:
             raise coded("transaction.plan_required")
         capability, planned = await self._planned(plan_id)
+        if input is msgspec.UNSET and planned is msgspec.UNSET:
+            raise coded("action.input_required")
         context = TransactionContext(mode=Mode.COMMIT, plan_id=plan_id)
         return await self._perform(
             capability,
@@ -122,14 +124,16 @@ class Asking:
             metadata,
         )
 
-    async def _planned(self, plan_id: PlanId) -> tuple[str, Json]:
+    async def _planned(self, plan_id: PlanId) -> tuple[str, object]:
+        """The planned capability and its input, which is unset where it was not kept."""
         store = self._runtime.engine.environment.store
         found = await store.find(TransactionRecord, self._caller.tenant, "plan_id", plan_id)
         if found is None or found.document.plan is None:
             raise coded("transaction.plan_not_found")
         snapshot = found.document.plan.snapshot
-        planned: Json = None if snapshot.input is None else msgspec.json.decode(snapshot.input)
-        return found.document.capability_id, planned
+        if snapshot.input is None:
+            return found.document.capability_id, msgspec.UNSET
+        return found.document.capability_id, msgspec.json.decode(snapshot.input)
 
     async def compensate(
         self,
@@ -206,7 +210,8 @@ class Asking:
     async def transact(self, request: TransactionRequest) -> TransactionResult:
         """Run a first-class request: the same action and engine, plus the receipt chain (TX-REQ-1).
 
-        Raises `action.principal_mismatch` and `action.transaction_mismatch`.
+        The mode may be given in its wire spelling. Raises `action.principal_mismatch` and
+        `action.transaction_mismatch`.
         """
         if request.requested_by != self._caller.principal.ref:
             raise coded("action.principal_mismatch")
@@ -215,7 +220,9 @@ class Asking:
             raise coded("action.transaction_mismatch")
         action = msgspec.structs.replace(
             request.action,
-            transaction=msgspec.structs.replace(context, transaction_id=request.transaction_id),
+            transaction=msgspec.structs.replace(
+                context, mode=_mode(context.mode), transaction_id=request.transaction_id
+            ),
         )
         info = RequestInfo(reason=request.reason, metadata=request.metadata)
         result = await self._runtime.engine.perform(
@@ -271,7 +278,7 @@ class Asking:
             action.context,
             action_id,
             action.idempotency_key,
-            action.approval_id is not None,
+            action.approval_requested,
             action.metadata,
         )
 
@@ -320,6 +327,14 @@ class Asking:
 
 def _modes(capability: Capability) -> tuple[Mode, ...]:
     return capability.transaction.supported_modes if capability.transaction else ()
+
+
+def _mode(spelled: str) -> Mode:
+    """The mode that rules compare with: a record is not checked when it is made."""
+    try:
+        return Mode(spelled)
+    except ValueError:
+        raise coded("transaction.mode_not_supported") from None
 
 
 def _transaction(value: str | None) -> TransactionId | None:

@@ -41,7 +41,7 @@ from amends.contracts.json_types import JsonObject
 from amends.contracts.limits import PLAN_TTL_MS
 
 P = ParamSpec("P")
-R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 H = TypeVar("H", bound=HandlerFunction)
 
 
@@ -70,10 +70,10 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True):
     output_schema: JsonObject | None = None
 
 
-class FunctionCapability(Generic[P, R]):
+class FunctionCapability(Generic[P, R_co]):
     """A function that has become a capability; it can still be called as the function it was."""
 
-    def __init__(self, function: Callable[P, R], declaration: Declaration) -> None:
+    def __init__(self, function: Callable[P, R_co], declaration: Declaration) -> None:
         self._function = function
         self._declaration = declaration
         self._handlers: dict[Handler, HandlerFunction] = {Handler.EXECUTE: function}
@@ -81,7 +81,7 @@ class FunctionCapability(Generic[P, R]):
         self.__doc__ = function.__doc__
         self.__wrapped__ = function
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         """Call the plain function: no plan, no record, nothing governed. For tests of it alone."""
         return self._function(*args, **kwargs)
 
@@ -115,7 +115,7 @@ class FunctionCapability(Generic[P, R]):
         requires_approval: bool = False,
         max_compensations: int = 1,
         best_effort: bool = False,
-    ) -> Callable[[HandlerFunction], HandlerFunction]: ...
+    ) -> Callable[[H], H]: ...
     def compensate(
         self,
         handler: HandlerFunction | None = None,
@@ -215,7 +215,7 @@ def capability(
     principal_kinds: Iterable[PrincipalKind] | None = None,
     input_schema: JsonObject | None = None,
     output_schema: JsonObject | None = None,
-) -> Callable[[Callable[P, R]], FunctionCapability[P, R]]:
+) -> Callable[[Callable[P, R_co]], FunctionCapability[P, R_co]]:
     """Make a capability of a function that takes `(input)` or `(input, attempt)`.
 
     The input's annotation (dataclass, msgspec Struct, TypedDict, Pydantic model) or `input_schema`
@@ -246,7 +246,7 @@ def capability(
         output_schema=output_schema,
     )
 
-    def make(function: Callable[P, R]) -> FunctionCapability[P, R]:
+    def make(function: Callable[P, R_co]) -> FunctionCapability[P, R_co]:
         return FunctionCapability(function, told)
 
     return make

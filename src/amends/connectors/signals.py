@@ -21,7 +21,10 @@ class Signal(Exception):
 
 
 class NotApplied(Signal):
-    """Nothing happened at the provider, and that is certain: a declined card, a 4xx before work."""
+    """Nothing happened at the provider, and that is certain: a declined card, a 4xx before work.
+
+    A look-up that found the very request, refused, names it as `operation`: that proves absence.
+    """
 
     def __init__(
         self,
@@ -31,6 +34,7 @@ class NotApplied(Signal):
         retryable: bool = False,
         category: ErrorCategory = ErrorCategory.CONNECTOR,
         details: Mapping[str, Json] | None = None,
+        operation: ProviderOperation | None = None,
     ) -> None:
         error = ErrorInfo(
             code=code,
@@ -39,7 +43,7 @@ class NotApplied(Signal):
             category=category,
             details=dict(details or {}),
         )
-        super().__init__(outcomes.NotApplied(error=error))
+        super().__init__(outcomes.NotApplied(error=error, operation=operation))
 
 
 class Partial(Signal):

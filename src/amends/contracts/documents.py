@@ -191,8 +191,9 @@ class ActionDocument(Document, frozen=True, kw_only=True):
     """One accepted action: what was asked, what the gates said, how it ended.
 
     `input` is the admitted canonical JSON, absent when the capability requires redaction.
-    `attempted` says that a claim was made for it at least once. `reconcile_result` is kept apart
-    for a reconciliation that came under this same action id.
+    `approval_requested` keeps the caller's own wish for a second pair of eyes. `attempted` says
+    that a claim was made for it at least once. `reconcile_result` is kept apart for a reconciliation
+    that came under this same action id.
     """
 
     action_id: ActionId
@@ -207,6 +208,7 @@ class ActionDocument(Document, frozen=True, kw_only=True):
     input_hash: str
     input: JsonText | None = None
     idempotency_key: str | None = None
+    approval_requested: bool = False
     reservation: ReservationRef | None = None
     verdicts: tuple[GateVerdict, ...] = ()
     approval_id: ApprovalId | None = None

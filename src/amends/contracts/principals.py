@@ -1,12 +1,14 @@
 """Who asks. Tenant and principal come from authentication only, never from a payload."""
 
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
 
 from amends.contracts.enums import PrincipalKind
-from amends.contracts.ids import PrincipalId, TenantId
+from amends.contracts.ids import PrincipalId, TenantId, check_identifier
 
+DEFAULT_TENANT: Final = "default"
 OPERATE_SCOPE: Final = "amends:operate"
 APPROVE_SCOPE: Final = "amends:approve"
 ANY_SCOPE: Final = "*"
@@ -28,6 +30,30 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
     scopes: tuple[str, ...] = (ANY_SCOPE,)
     roles: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
+
+    @classmethod
+    def named(
+        cls,
+        id: str,
+        *,
+        tenant: str = DEFAULT_TENANT,
+        kind: PrincipalKind | str = PrincipalKind.USER,
+        scopes: Iterable[str] = (ANY_SCOPE,),
+        roles: Iterable[str] = (),
+        groups: Iterable[str] = (),
+    ) -> "Principal":
+        """A principal from plain strings, as an embedding program asserts it.
+
+        Raises `Refused` (`input.invalid_id`) for an id or tenant that is not well-formed.
+        """
+        return cls(
+            id=PrincipalId(check_identifier(id, "principal_id")),
+            tenant=TenantId(check_identifier(tenant, "tenant")),
+            kind=PrincipalKind(kind),
+            scopes=tuple(scopes),
+            roles=tuple(roles),
+            groups=tuple(groups),
+        )
 
     @property
     def ref(self) -> PrincipalRef:
@@ -58,7 +84,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
 class Caller(msgspec.Struct, frozen=True, kw_only=True):
     """Everything authentication established about one request.
 
-    `asserted` is true where the embedding program merely says who it is (the library);
+    `asserted` is true where the embedding program merely says who it is (TX-VIEW-0);
     `trusted` admits the planless direct commit, which no public envelope reaches.
     """
 

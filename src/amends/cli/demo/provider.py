@@ -63,8 +63,11 @@ class LocalProvider:
         provider = cls(*_spawn(server_module))
         try:
             provider._wait_until_ready(time.monotonic() + ready_within_s)
-        except BaseException:
+        except Unavailable:
             provider._end_process()
+            raise
+        except BaseException:
+            provider.stop()
             raise
         return provider
 

@@ -45,18 +45,23 @@ class Refund(msgspec.Struct, frozen=True):
 
 
 def connect(
-    base_address: str, api_key: str, *, timeout_s: float = TIMEOUT_S
+    base_address: str,
+    api_key: str,
+    *,
+    timeout_s: float = TIMEOUT_S,
+    transport: "type[stripe.RequestsClient] | None" = None,
 ) -> "stripe.StripeClient":
     """A client that sends each request once, directly, and gives up after `timeout_s`.
 
     Stripe's library repeats a failed request twice by default, unseen by its user, when called
     through its module-wide functions. A client object inherits that from no one today; the zero is
-    said all the same, since it is what everything here rests on.
+    said all the same, since it is what everything here rests on. `transport` replaces the class
+    that puts requests on the wire, for a process that is meant to die there.
     """
     import stripe
 
     # An empty proxy is none: a proxy named in the environment cannot reach our loopback.
-    http = stripe.RequestsClient(timeout=timeout_s, proxy={"http": "", "https": ""})
+    http = (transport or stripe.RequestsClient)(timeout=timeout_s, proxy={"http": "", "https": ""})
     return stripe.StripeClient(
         api_key,
         base_addresses={"api": base_address},

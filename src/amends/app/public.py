@@ -1,0 +1,99 @@
+"""The names that programs import from `amends`: the one list of what is public.
+
+`amends` itself loads this module when the first of them is asked for. Whatever else a program needs
+is imported from the room that holds it, as the reference says.
+"""
+
+from amends.app.amends import Amends, Opening
+from amends.app.asking import TransactionResult
+from amends.app.capabilities import FunctionCapability, capability
+from amends.connectors.blocking import BlockingAttempt
+from amends.connectors.port import Attempt, OriginalEffect
+from amends.connectors.signals import NotApplied, NotFound, Partial, Pending
+from amends.contracts.actions import Action, TransactionContext, TransactionRequest
+from amends.contracts.approval_policy import (
+    AllOf,
+    AnyOf,
+    ApprovalPolicy,
+    ByGroup,
+    ByPrincipal,
+    ByRole,
+    Quorum,
+)
+from amends.contracts.declarations import (
+    CredentialPolicy,
+    DataContract,
+    ExecutionContract,
+    IdempotencyContract,
+    RecoveryContract,
+)
+from amends.contracts.errors import (
+    AmendsError,
+    Conflict,
+    Corrupt,
+    Misuse,
+    OutcomeUnknown,
+    PeerViolation,
+    ProviderFailed,
+    Refused,
+    Unavailable,
+)
+from amends.contracts.ids import ProviderOperationId
+from amends.contracts.json_types import Json, JsonObject
+from amends.contracts.outcomes import Applied, ErrorInfo, Failure, ProviderOperation, Uncertain
+from amends.contracts.principals import Identity, Principal, PrincipalRef
+from amends.contracts.results import NextStep, Result
+from amends.wiring.opening import Settings
+
+__all__ = [
+    "Action",
+    "AllOf",
+    "Amends",
+    "AmendsError",
+    "AnyOf",
+    "Applied",
+    "ApprovalPolicy",
+    "Attempt",
+    "BlockingAttempt",
+    "ByGroup",
+    "ByPrincipal",
+    "ByRole",
+    "Conflict",
+    "Corrupt",
+    "CredentialPolicy",
+    "DataContract",
+    "ErrorInfo",
+    "ExecutionContract",
+    "Failure",
+    "FunctionCapability",
+    "IdempotencyContract",
+    "Identity",
+    "Json",
+    "JsonObject",
+    "Misuse",
+    "NextStep",
+    "NotApplied",
+    "NotFound",
+    "Opening",
+    "OriginalEffect",
+    "OutcomeUnknown",
+    "Partial",
+    "PeerViolation",
+    "Pending",
+    "Principal",
+    "PrincipalRef",
+    "ProviderFailed",
+    "ProviderOperation",
+    "ProviderOperationId",
+    "Quorum",
+    "RecoveryContract",
+    "Refused",
+    "Result",
+    "Settings",
+    "TransactionContext",
+    "TransactionRequest",
+    "TransactionResult",
+    "Unavailable",
+    "Uncertain",
+    "capability",
+]
