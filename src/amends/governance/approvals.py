@@ -59,7 +59,7 @@ class Word(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def decide(request: ApprovalRequest, word: Word) -> ApprovalRequest:
-    """The request with one more decision.
+    """The request with one more decision (AP-3).
 
     Raises `approval.stale`, `approval.closed`, `approval.expired`, `approval.separation_of_duties`,
     `approval.not_allowed`, `approval.already_decided` or `approval.evidence_required`; to another
@@ -228,10 +228,10 @@ def consume(
     """
     if request.action_hash != action_hash or request.policy_hash != policy_hash(policy):
         raise _about("approval.mismatch", request)
+    if request.status in OPEN and now >= request.expires_at:
+        raise _about("approval.expired", request)
     if request.status is not ApprovalStatus.APPROVED:
         raise _about(_CLOSED_CODES[request.status], request)
-    if now >= request.expires_at:
-        raise _about("approval.expired", request)
     return _moved(request, ApprovalStatus.CONSUMED, now)
 
 

@@ -6,7 +6,7 @@ action's document, so a reservation can never say something else than the action
 
 from datetime import datetime
 from enum import Enum
-from typing import Final
+from typing import Final, assert_never
 
 from amends.contracts import limits
 from amends.contracts.canonical import domain_digest
@@ -94,6 +94,8 @@ def _within(
             if account is None:
                 raise coded("idempotency.account_required")
             return account
+        case _:
+            assert_never(scope)
 
 
 def use_of_key(

@@ -81,8 +81,7 @@ class CapabilityPolicy:
         capability, principal = question.capability, question.principal
         if not _kind_admitted(question):
             return self._answer(PolicyVerdict.DENY, "builtin.principal_kind", "kind of principal")
-        missing = [s for s in capability.required_scopes if not principal.holds(s)]
-        if missing:
+        if not _scopes_held(capability, principal):
             return self._answer(PolicyVerdict.DENY, "builtin.scope", "a required scope is missing")
         approval = _approval_asked(question)
         if approval is None:
@@ -100,6 +99,15 @@ def _kind_admitted(question: PolicyQuestion) -> bool:
     if kind is PrincipalKind.RECOVERY:
         return question.mode is Mode.RECONCILE
     return kind in question.capability.principal_kinds
+
+
+def _scopes_held(capability: Capability, principal: Principal) -> bool:
+    """The recovery principal holds none: it only finds out what became of an effect that somebody
+    who held them began.
+    """
+    if principal.kind is PrincipalKind.RECOVERY:
+        return True
+    return all(principal.holds(scope) for scope in capability.required_scopes)
 
 
 def _approval_asked(question: PolicyQuestion) -> tuple[str, ApprovalPolicy] | None:

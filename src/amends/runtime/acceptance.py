@@ -49,7 +49,7 @@ class Acceptance:
         self._environment = environment
 
     async def look_up(self, admitted: Admitted) -> tuple[Admitted, Known]:
-        """The request with the ids it was accepted under before, and what is known of it.
+        """The request with the ids and key of its first acceptance, and what is known of it.
 
         Raises `action.id_conflict`, `action.cancelled` or an `idempotency.*` refusal.
         """
@@ -58,13 +58,14 @@ class Acceptance:
         action = stored.document if stored else None
         if action is not None and not _reconciles_target(admitted, action):
             check_same_action(admitted.asked, action)
-            admitted = replace(admitted, context=action.context)
+            key = action.idempotency_key
+            admitted = replace(admitted, context=action.context, idempotency_key=key)
             if admitted.mode in MUTATING_MODES:
                 check_not_cancelled(action)
         return admitted, await self._with_key(admitted, action)
 
     async def _with_key(self, admitted: Admitted, action: ActionDocument | None) -> Known:
-        key = admitted.request.action.idempotency_key
+        key = admitted.idempotency_key
         if key is None or admitted.request.recovering:
             return Known(action=action)
         keyed = admitted.serving if admitted.mode in MUTATING_MODES else admitted.registered
@@ -145,11 +146,12 @@ class Acceptance:
             held = known.reservation
             draft.guard(Reservation, held.reservation_id, held.revision)
             return ReservationRef(reservation_id=held.reservation_id, fence=held.fence)
+        before = known.reservation
         made = Reservation(
             tenant=admitted.tenant,
-            revision=known.reservation.revision + 1 if known.reservation else 1,
-            created_at=known.reservation.created_at if known.reservation else admitted.now,
-            updated_at=admitted.now,
+            revision=before.revision + 1 if before else 1,
+            created_at=before.created_at if before else admitted.now,
+            updated_at=max(admitted.now, before.updated_at) if before else admitted.now,
             reservation_id=known.reservation_id,
             action_id=admitted.action_id,
             fingerprint=self._fingerprint(admitted),
@@ -174,7 +176,7 @@ def _reconciles_target(admitted: Admitted, action: ActionDocument) -> bool:
 
 def new_action(admitted: Admitted) -> ActionDocument:
     """The document of an action that was just accepted."""
-    action, capability = admitted.request.action, admitted.registered.capability
+    capability = admitted.registered.capability
     redact = capability.data.redaction_required or (
         admitted.serving.capability.data.redaction_required
     )
@@ -194,8 +196,9 @@ def new_action(admitted: Admitted) -> ActionDocument:
         identity=admitted.caller.identity,
         input_hash=admitted.input_hash,
         input=None if redact else json_text(admitted.canonical),
-        idempotency_key=action.idempotency_key,
+        idempotency_key=admitted.idempotency_key,
+        approval_requested=admitted.request.action.approval_required,
         verdicts=admitted.verdicts,
-        requested=admitted.request.info,
-        metadata={} if redact else dict(action.metadata),
+        requested=None if redact else admitted.info,
+        metadata={} if redact else admitted.metadata,
     )

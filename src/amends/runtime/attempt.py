@@ -39,7 +39,7 @@ async def enter(connector: Connector, running: Running, checkpoint: Checkpoint) 
     try:
         answer: object = await connector.carry_out(attempt)
     except Signal as signal:
-        return sound(signal.outcome)
+        return _reported(signal.outcome)
     except asyncio.CancelledError:
         return uncertain(INTERRUPTED)
     except AmendsError as error:
@@ -55,17 +55,32 @@ async def enter_preview(connector: Connector, attempt: Attempt, timeout_ms: int)
         async with asyncio.timeout(timeout_ms / 1000):
             answer: object = await connector.carry_out(attempt)
     except Signal as signal:
-        return sound(signal.outcome)
+        return _reported(signal.outcome)
     except TimeoutError:
         return uncertain(TIMEOUT)
+    except asyncio.CancelledError:
+        if _is_cancelled():
+            raise
+        return uncertain(INTERRUPTED)
     except Exception as error:  # as above
         return uncertain(UNCLASSIFIED, type(error).__name__)
     return _reported(answer)
 
 
+def _is_cancelled() -> bool:
+    """Whether it is the caller who goes away, rather than a handler that gives itself up."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
 def _reported(answer: object) -> Outcome:
-    """What was reported, if it is an outcome at all."""
-    return sound(answer) if isinstance(answer, _OUTCOMES) else uncertain(INVALID)
+    """What was reported, if it is an outcome at all and can be read."""
+    if not isinstance(answer, _OUTCOMES):
+        return uncertain(INVALID)
+    try:
+        return sound(answer)
+    except Exception:  # foreign objects may do anything when they are looked at
+        return uncertain(INVALID)
 
 
 def uncertain(code: str, exception: str | None = None) -> Uncertain:

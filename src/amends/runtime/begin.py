@@ -4,8 +4,9 @@ The round reads, checks and writes; when its change set loses to somebody else, 
 what is there now, so that the loser hears what really is (TX-PIPE-5).
 """
 
+import contextlib
+
 from amends.contracts.codes import coded
-from amends.contracts.documents import GateVerdict
 from amends.contracts.enums import Mode
 from amends.contracts.errors import AmendsError, Unavailable
 from amends.contracts.results import Result
@@ -15,6 +16,7 @@ from amends.runtime.claim import Claim
 from amends.runtime.environment import Environment
 from amends.runtime.grounds import Grounds, Lapsed, with_transaction
 from amends.runtime.previews import Previews
+from amends.runtime.refusals import Refusals, denial
 from amends.runtime.requests import Admitted
 from amends.runtime.running import Running
 from amends.runtime.upkeep import Upkeep
@@ -37,6 +39,7 @@ class Begin:
     ) -> None:
         self._environment = environment
         self._acceptance = acceptance
+        self._refusals = Refusals(environment)
         self._grounds = Grounds(environment, acceptance)
         self._claim = Claim(environment, acceptance)
         self._previews = previews
@@ -57,11 +60,10 @@ class Begin:
         return await until_written(once)
 
     async def _round(self, admitted: Admitted, *, first: bool) -> Running | Result | Lost:
-        admitted, known = await self._acceptance.look_up(admitted)
-        if known.replay is not None:
-            return known.replay
-        if admitted.mode in _PREVIEWS:
-            return await self._previews.answer(admitted, known)
+        answer = await self._accept(admitted)
+        if not isinstance(answer, tuple):
+            return answer
+        admitted, known = answer
         try:
             ground = await self._grounds.check(admitted, known)
             if isinstance(ground, Result):
@@ -76,6 +78,22 @@ class Begin:
             refusal = self._as_loser(admitted, error, first=first)
             await self._keep_verdict(admitted, known, refusal)
             raise refusal from None
+
+    async def _accept(self, admitted: Admitted) -> tuple[Admitted, Known] | Result | Lost:
+        """Step 9: what is known already, a replay, or a preview, which ends here."""
+        try:
+            admitted, known = await self._acceptance.look_up(admitted)
+            if known.replay is not None:
+                return known.replay
+            if admitted.mode in _PREVIEWS:
+                return await self._previews.answer(admitted, known)
+        except Unavailable:
+            raise
+        except AmendsError as error:
+            passed, now = admitted.verdicts, admitted.now
+            await self._refusals.note(admitted.request, passed, "acceptance", error, now)
+            raise
+        return admitted, known
 
     async def _lapsed(self, lapsed: Lapsed) -> AmendsError:
         """Whoever sees a lapsed lease first writes the unknown outcome (TX-EXEC-2)."""
@@ -93,10 +111,9 @@ class Begin:
         """Keep an accepted action that was refused, so that "why" can be shown; once."""
         if known.action is not None or admitted.request.recovering:
             return
-        verdict = GateVerdict(
-            gate="transaction", answer="deny", code=error.code, reason=error.message
-        )
         draft = Draft(admitted.tenant, admitted.transaction_id)
         unkeyed = Known(action=None)
+        verdict = denial("transaction", error)
         draft.insert(self._acceptance.document(admitted, unkeyed, draft, verdict))
-        await draft.commit(self._environment.store, None, tail=None)
+        with contextlib.suppress(Unavailable):  # the refusal itself is what the caller has to hear
+            await draft.commit(self._environment.store, None, tail=None)

@@ -23,7 +23,6 @@ from amends.stores.port import (
     Due,
     Guard,
     Insert,
-    Loss,
     Lost,
     Replace,
     Store,
@@ -42,6 +41,11 @@ class Draft:
         self._chain = chain_of(transaction_id)
         self._changes: list[Change] = []
         self._steps: list[Step] = []
+        self._not_after: datetime | None = None
+
+    def before(self, instant: datetime) -> None:
+        """Hold only while the store's time has not reached this instant."""
+        self._not_after = min(instant, self._not_after or instant)
 
     def insert(self, document: AnyDocument, due: Due | None = None) -> None:
         """Insert if absent."""
@@ -67,12 +71,7 @@ class Draft:
         self._steps.append(step)
 
     async def commit(
-        self,
-        store: Store,
-        signer: Signer | None,
-        *,
-        tail: Tail | None,
-        not_after: datetime | None = None,
+        self, store: Store, signer: Signer | None, *, tail: Tail | None
     ) -> "Written | Lost":
         """Chain and sign the receipts onto `tail` and make everything durable."""
         receipts: tuple[Receipt, ...] = ()
@@ -80,18 +79,11 @@ class Draft:
             receipts = seal(tail, self._steps, signer)
             after = tail.number if tail else 0
             self._changes.append(Append(self._tenant, self._chain, after, receipts))
-        change_set = ChangeSet(changes=tuple(self._changes), not_after=not_after)
+        change_set = ChangeSet(changes=tuple(self._changes), not_after=self._not_after)
         answer = await store.commit(change_set)
         if isinstance(answer, Lost):
             return answer
         return Written(answer, _tail_after(tail, receipts))
-
-    def lost_document(self, lost: Lost) -> AnyDocument | None:
-        """The document whose insert or replacement lost, if it was one."""
-        if lost.loss is Loss.TOO_LATE or lost.index < 0:
-            return None
-        change = self._changes[lost.index]
-        return change.document if isinstance(change, Insert | Replace) else None
 
 
 class Written:

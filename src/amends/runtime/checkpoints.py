@@ -5,18 +5,18 @@ from msgspec.structs import replace
 from amends.contracts.codes import coded
 from amends.contracts.documents import Evidence, TransactionRecord
 from amends.contracts.enums import IN_FLIGHT, Status
-from amends.contracts.errors import Unavailable
 from amends.contracts.evidence import ReceiptType
 from amends.contracts.outcomes import ProviderOperation
 from amends.receipts.chain import chain_of
 from amends.runtime.changes import Draft, until_written
 from amends.runtime.environment import Environment
 from amends.runtime.running import Running
+from amends.runtime.soundness import sound_cursor, sound_operation
 from amends.runtime.steps import record_step
 from amends.runtime.upkeep import due_of
 from amends.stores.port import Due, Lost, Stored
 from amends.transactions.settlement import TWO_EFFECTS, keep_evidence, same_operation
-from amends.transactions.table import Event, move
+from amends.transactions.table import Event, admits, move
 
 
 class Checkpoints:
@@ -30,18 +30,19 @@ class Checkpoints:
     ) -> None:
         """Make a reference (and a cursor) durable; the stored reference is never replaced.
 
+        Until it is, the reference travels with the attempt and is looked at again when that is
+        settled, in time or late.
+
         Raises `Conflict` (`transaction.provider_operation_conflict`) for a different reference,
         and `Refused` (`transaction.checkpoint_refused`) once the attempt may not write any more.
         """
+        operation, cursor = sound_operation(operation), sound_cursor(cursor)
+        running.unsaved = operation
         async with running.lock:
-            try:
-                conflict = await until_written(lambda: self._round(running, operation, cursor))
-            except Unavailable:
-                running.unsaved = operation
-                raise
+            conflict = await until_written(lambda: self._round(running, operation, cursor))
         if conflict:
-            running.unsaved = operation
             raise coded("transaction.provider_operation_conflict")
+        running.unsaved = None
 
     async def _round(
         self, running: Running, operation: ProviderOperation, cursor: str | None
@@ -66,6 +67,8 @@ class Checkpoints:
         record = stored.document
         if any(kept.operation == operation for kept in record.evidence):
             return True
+        if not admits(Event.EVIDENCE_KEPT, record.status):
+            raise coded("transaction.checkpoint_refused", {"status": record.status.value})
         seen = Evidence(
             kind=TWO_EFFECTS, at=stored.read_at, fence=running.fence, operation=operation
         )

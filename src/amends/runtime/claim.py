@@ -7,7 +7,7 @@ TX-PIPE-5).
 """
 
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -30,15 +30,17 @@ from amends.contracts.results import Result
 from amends.contracts.secrets import Credential
 from amends.contracts.times import after_ms
 from amends.governance.approvals import check_consumed, consume, policy_hash
+from amends.governance.credentials import check_credential
 from amends.receipts.chain import chain_of
 from amends.runtime.acceptance import Acceptance, Known
 from amends.runtime.changes import Draft, Written
 from amends.runtime.environment import Environment
 from amends.runtime.grounds import Ground
+from amends.runtime.registry import Registered
 from amends.runtime.requests import Admitted
 from amends.runtime.running import Running
 from amends.runtime.steps import approval_step, record_step
-from amends.stores.port import Due, Lost
+from amends.stores.port import Due, Lost, Stored
 from amends.transactions.compensation import take_slot
 from amends.transactions.hashing import Intent, action_hash
 from amends.transactions.leases import lease_ms
@@ -53,6 +55,18 @@ _STARTED: Final = {
 }
 
 
+class Carrier(NamedTuple):
+    """The capability that carries an attempt out, with the credential of this attempt alone."""
+
+    serving: Registered
+    credential: Credential | None
+
+    @property
+    def capability(self) -> Capability:
+        """What it declares."""
+        return self.serving.capability
+
+
 class Claim:
     """Passes the approval gate and writes the claim."""
 
@@ -65,25 +79,37 @@ class Claim:
     ) -> Running | Result | Lost:
         """The licensed attempt; or the result that waits for people; or what the claim lost to."""
         draft = Draft(admitted.tenant, ground.record.transaction_id)
-        policy = None if admitted.request.recovering else admitted.approval
-        if policy is not None:
-            waiting = await self._pass_approval(admitted, known, ground, policy, draft)
-            if waiting is not None:
-                return waiting
-        attempt = self._attempt(admitted, ground)
+        waiting = await self._gate(admitted, known, ground, draft)
+        if waiting is not None:
+            return waiting
+        carrier = self._carrier(admitted, ground)
+        attempt = self._attempt(admitted, ground, carrier.capability)
         record = _claimed_record(admitted, ground, attempt)
         action = self._claimed_action(admitted, known, ground, draft)
         self._take_slot(admitted, ground, record, draft)
         draft.put(record, Due(after_ms=attempt.lease_ms))
+        if ground.not_after is not None:
+            draft.before(ground.not_after)
         actor = admitted.caller.principal.ref
         draft.step(record_step(_STARTED[admitted.mode], record, actor, admitted.now))
         tail = await self._tail(admitted, known, ground, first=first)
-        written = await draft.commit(
-            self._environment.store, None, tail=tail, not_after=ground.not_after
-        )
+        written = await draft.commit(self._environment.store, None, tail=tail)
         if isinstance(written, Lost):
             return written
-        return self._running(admitted, ground, record, action, written)
+        return _running(admitted, ground, record, action, carrier, written)
+
+    def _carrier(self, admitted: Admitted, ground: Ground) -> Carrier:
+        """Who carries the attempt out, and with which credential, found before anything is written.
+
+        A look-up goes where the effect went, which may be another capability than the one named.
+        """
+        serving_id = ground.record.connector_capability_id
+        if serving_id == admitted.serving.capability.id:
+            return Carrier(admitted.serving, admitted.credential)
+        serving = self._environment.registry.get(serving_id)
+        credential = self._environment.credential(serving_id, admitted.caller)
+        check_credential(serving.capability.credential, credential, admitted.now)
+        return Carrier(serving, credential)
 
     async def _tail(
         self, admitted: Admitted, known: Known, ground: Ground, *, first: bool
@@ -94,11 +120,8 @@ class Claim:
         chain = chain_of(ground.record.transaction_id)
         return await self._environment.store.tail(admitted.tenant, chain)
 
-    def _attempt(self, admitted: Admitted, ground: Ground) -> Attempt:
-        timeout = admitted.serving.capability.service_level.timeout_ms
-        if admitted.mode is Mode.RECONCILE:
-            looked_up = self._environment.registry.get(ground.record.connector_capability_id)
-            timeout = looked_up.capability.service_level.timeout_ms
+    def _attempt(self, admitted: Admitted, ground: Ground, capability: Capability) -> Attempt:
+        timeout = capability.service_level.timeout_ms
         return Attempt(
             number=ground.record.attempts + 1,
             owner=self._environment.owner,
@@ -141,34 +164,37 @@ class Claim:
             known = ground.target_record
             draft.guard(TransactionRecord, known.transaction_id, known.revision)
 
-    def _running(
-        self,
-        admitted: Admitted,
-        ground: Ground,
-        record: TransactionRecord,
-        action: ActionDocument,
-        written: Written,
-    ) -> Running:
-        attempt = record.attempt
-        assert attempt is not None
-        serving, credential = admitted.serving, admitted.credential
-        if record.connector_capability_id != serving.capability.id:
-            serving = self._environment.registry.get(record.connector_capability_id)
-            credential = self._environment.credential(serving.capability.id, admitted.caller)
-        settles = ground.settles
-        if settles is not None and settles.action_id == action.action_id:
-            settles = None
-        return Running(
-            call=_call(admitted, ground, record, attempt, serving.capability, credential),
-            serving=serving,
-            record=record,
-            action=action,
-            settles=settles,
-            tail=written.tail,
-            actor=admitted.caller.principal.ref,
-            started_at=written.at,
-            lease_end=after_ms(written.at, attempt.lease_ms),
-        )
+    async def _gate(
+        self, admitted: Admitted, known: Known, ground: Ground, draft: Draft
+    ) -> Result | Lost | None:
+        """Pass the approval gate, under the policy of now or else the one that asked before.
+
+        An approval that a plan is bound to, or that this action asked for, is not got rid of by
+        sending the request again without it.
+        """
+        if admitted.request.recovering:
+            return None
+        request = await self._asked_before(admitted, known)
+        policy = admitted.approval
+        if policy is None and ground.plan is not None:
+            policy = ground.plan.approval_policy
+        if policy is None and request is not None:
+            policy = request.document.policy
+        if policy is None:
+            return None
+        return await self._pass_approval(admitted, known, ground, policy, request, draft)
+
+    async def _asked_before(
+        self, admitted: Admitted, known: Known
+    ) -> Stored[ApprovalRequest] | None:
+        """The approval request of this very action."""
+        action = known.action
+        if action is None or action.approval_id is None or _shares_document(admitted, known):
+            return None
+        found = await self._acceptance.approval(action, action.approval_id)
+        if found is None:
+            raise coded("approval.not_found")
+        return found
 
     async def _pass_approval(
         self,
@@ -176,20 +202,18 @@ class Claim:
         known: Known,
         ground: Ground,
         policy: ApprovalPolicy,
+        found: Stored[ApprovalRequest] | None,
         draft: Draft,
     ) -> Result | Lost | None:
         """Consume the approval in the claim's draft, or ask for one and wait."""
         plan_digest = ground.plan.digest if ground.plan else None
         bound = action_hash(_bound_intent(admitted, ground), plan_digest)
-        approval_id = known.action.approval_id if known.action else None
-        if known.action is None or approval_id is None:
+        if known.action is None or found is None:
             return await self._ask(admitted, known, ground, policy, bound)
-        found = await self._acceptance.approval(known.action, approval_id)
-        if found is None:
-            raise coded("approval.not_found")
         request, now = found.document, max(admitted.now, found.read_at)
         if request.status is ApprovalStatus.PENDING and now < request.expires_at:
             return project(known.action, _existing(ground), waiting=True, replayed=True)
+        draft.before(request.expires_at)
         if request.status is ApprovalStatus.CONSUMED and ground.event is Event.EXECUTION_REOPENED:
             check_consumed(request, bound, policy, now)
             draft.guard(ApprovalRequest, request.approval_id, request.revision)
@@ -267,7 +291,7 @@ def _claimed_record(admitted: Admitted, ground: Ground, attempt: Attempt) -> Tra
                 "action_id": admitted.action_id,
                 "mode": Mode.COMMIT,
                 "context": admitted.context,
-                "idempotency_key": admitted.request.action.idempotency_key,
+                "idempotency_key": admitted.idempotency_key,
             }
         case Event.EXECUTION_REOPENED:
             changes |= {
@@ -286,17 +310,41 @@ def _claimed_record(admitted: Admitted, ground: Ground, attempt: Attempt) -> Tra
     return move(ground.event, ground.record, admitted.now, **changes)
 
 
+def _running(
+    admitted: Admitted,
+    ground: Ground,
+    record: TransactionRecord,
+    action: ActionDocument,
+    carrier: Carrier,
+    written: Written,
+) -> Running:
+    attempt, settles = record.attempt, ground.settles
+    assert attempt is not None
+    if settles is not None and settles.action_id == action.action_id:
+        settles = None
+    return Running(
+        call=_call(admitted, ground, record, attempt, carrier),
+        serving=carrier.serving,
+        record=record,
+        action=action,
+        settles=settles,
+        tail=written.tail,
+        actor=admitted.caller.principal.ref,
+        started_at=written.at,
+        lease_end=after_ms(written.at, attempt.lease_ms),
+    )
+
+
 def _call(
     admitted: Admitted,
     ground: Ground,
     record: TransactionRecord,
     attempt: Attempt,
-    capability: Capability,
-    credential: Credential | None,
+    carrier: Carrier,
 ) -> Call:
     return Call(
         handler=attempt.handler,
-        capability=capability,
+        capability=carrier.capability,
         tenant=record.tenant,
         principal=admitted.caller.principal.ref,
         identity=admitted.caller.identity,
@@ -311,7 +359,7 @@ def _call(
         provider_operation=record.provider_operation,
         cursor=record.cursor,
         original=ground.original,
-        credential=credential,
+        credential=carrier.credential,
         redrive=attempt.redrive,
     )
 

@@ -19,6 +19,7 @@ from amends.receipts.chain import chain_of
 from amends.runtime.changes import Draft, until_written
 from amends.runtime.engine import Engine
 from amends.runtime.steps import action_step, approval_step, record_step
+from amends.runtime.texts import check_evidence, check_text
 from amends.runtime.upkeep import due_of
 from amends.stores.port import Due, Lost, Stored
 from amends.transactions import cancellation
@@ -61,8 +62,10 @@ class Deciding:
         """Write one decision; durable when it returns.
 
         `seen_revision` is what the decider looked at; none means the request as it stands now.
-        Raises the codes of `governance.approvals.decide`; a stale revision changes nothing.
+        Raises the codes of `governance.approvals.decide`, and an `input.*` code for texts that
+        cannot be stored; a stale revision changes nothing.
         """
+        reason, evidence = check_text(reason, "reason"), check_evidence(evidence)
 
         async def once() -> ApprovalRequest | Lost:
             stored = await self.approval(caller, approval_id)
@@ -109,7 +112,8 @@ class Deciding:
 
         Returns the action as it stands afterwards: cancelled, still running, or how it ended.
         """
-        return await until_written(lambda: self._cancel_round(caller, action_id, reason))
+        told = check_text(reason, "reason")
+        return await until_written(lambda: self._cancel_round(caller, action_id, told))
 
     async def _cancel_round(
         self, caller: Caller, action_id: ActionId, reason: str

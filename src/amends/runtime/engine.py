@@ -7,8 +7,9 @@ still be at it; what it says until the lease ends is taken as a late answer.
 
 import asyncio
 import contextlib
-from datetime import datetime
-from typing import Final
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from typing import Final, TypeVar
 
 from amends.contracts.codes import coded
 from amends.contracts.documents import TransactionRecord
@@ -34,6 +35,7 @@ from amends.runtime.running import Running
 from amends.runtime.settle import Settle
 from amends.runtime.upkeep import Upkeep
 
+T = TypeVar("T")
 NOT_SENT: Final = "transaction.not_dispatched"
 
 
@@ -50,6 +52,7 @@ class Engine:
         previews = Previews(environment, self.acceptance)
         self._begin = Begin(environment, self.acceptance, previews, self.upkeep)
         self._running: dict[Fence, Running] = {}
+        self._starting: set[asyncio.Future[Running | Result]] = set()
         self._closed = False
 
     async def perform(self, request: Request) -> Result:
@@ -58,11 +61,18 @@ class Engine:
         When it returns or raises, everything it says is durable. Cancelling the caller does not
         cancel the attempt. Raises the coded refusal of the gate or rule that said no.
         """
+        start = asyncio.ensure_future(self._start(request))
+        self._starting.add(start)
+        start.add_done_callback(self._starting.discard)
+        started = await asyncio.shield(start)
+        return started if isinstance(started, Result) else await asyncio.shield(started.answer)
+
+    async def _start(self, request: Request) -> Running | Result:
+        """Begin and dispatch as one: no caller can go away between a claim and its call."""
         started = await self.begin(request)
-        if isinstance(started, Result):
-            return started
-        self.dispatch(started)
-        return await asyncio.shield(started.answer)
+        if isinstance(started, Running):
+            self.dispatch(started)
+        return started
 
     async def begin(self, request: Request) -> Running | Result:
         """Steps 1 to 13: a licensed attempt, or the result that makes none."""
@@ -78,26 +88,41 @@ class Engine:
         running.task = self.environment.spawn(self._carry(running))
 
     async def _carry(self, running: Running) -> None:
-        loop = asyncio.get_running_loop()
-        timer = loop.call_later(running.call.deadline_in_ms / 1000, self._out_of_time, running)
+        timer = None
         try:
-            outcome = await self._enter(running)
+            now = await self._time()
+            left = None if now is None else _time_left(running, now)
+            if left is None:
+                outcome = _unsent(running)
+            else:
+                loop = asyncio.get_running_loop()
+                timer = loop.call_later(left.total_seconds(), self._out_of_time, running)
+                running.dispatched_at = now
+                outcome = await self._enter(running)
+            running.answered = True
             await self._end(running, outcome)
         finally:
-            timer.cancel()
+            if timer is not None:
+                timer.cancel()
             self._running.pop(running.fence, None)
             if not running.answer.done():
                 running.answer.set_exception(coded("transaction.outcome_unknown"))
 
-    async def _enter(self, running: Running) -> Outcome:
-        try:
-            now = await self.environment.store.now()
-        except Unavailable:
-            return _unsent(running)
-        if not _may_dispatch(running, now):
-            return _unsent(running)
-        running.dispatched_at = now
+    async def _time(self) -> datetime | None:
+        """The store's time as it may be by now; none where the store does not tell.
 
+        This process may have stood still while the answer was waiting for it, so the time that the
+        question took by the local clock is added.
+        """
+        loop = asyncio.get_running_loop()
+        asked = loop.time()
+        try:
+            told = await self.environment.store.now()
+        except Unavailable:
+            return None
+        return told + timedelta(seconds=loop.time() - asked)
+
+    async def _enter(self, running: Running) -> Outcome:
         async def checkpoint(operation: ProviderOperation, cursor: str | None) -> None:
             await self._checkpoints.write(running, operation, cursor)
 
@@ -127,9 +152,8 @@ class Engine:
         """At the time limit: unknown for the record, a request to stop for the connector."""
         running.cancelled.set()
         loop = asyncio.get_running_loop()
-        if running.task is not None:
-            loop.call_later(self.environment.grace_ms / 1000, running.task.cancel)
-        self.environment.spawn(self._give_up(running))
+        loop.call_later(self.environment.grace_ms / 1000, running.interrupt)
+        running.giving_up = self.environment.spawn(self._give_up(running))
 
     async def _give_up(self, running: Running) -> None:
         async with running.lock:
@@ -152,31 +176,45 @@ class Engine:
         An interrupted attempt is settled as unknown, exactly as if the process had been killed.
         """
         self._closed = True
-        tasks = [r.task for r in self._running.values() if r.task is not None]
-        if not tasks:
-            return
-        _, late = await asyncio.wait(tasks, timeout=drain_ms / 1000)
-        for task in late:
-            task.cancel()
-        if late:
-            await asyncio.wait(late, timeout=drain_ms / 1000 + 1)
+        await _drain({start: start.cancel for start in self._starting}, drain_ms)
+        running = tuple(self._running.values())
+        await _drain({r.task: r.interrupt for r in running if r.task is not None}, drain_ms)
 
 
-def _may_dispatch(running: Running, now: datetime) -> bool:
-    """The licence is used at once or not at all: a paused process does not send late, nor a plan
-    that expired between claim and call.
+async def _drain(endings: Mapping[asyncio.Future[T], Callable[[], object]], drain_ms: int) -> None:
+    """Wait for them all, and interrupt those that take too long."""
+    if not endings:
+        return
+    _, late = await asyncio.wait(tuple(endings), timeout=drain_ms / 1000)
+    for one in late:
+        endings[one]()
+    if late:
+        await asyncio.wait(late, timeout=drain_ms / 1000 + 1)
+
+
+def _time_left(running: Running, now: datetime) -> timedelta | None:
+    """How long the connector may take from now, or none where it must not be entered any more.
+
+    The licence is used at once or not at all: a paused process does not send late, nor a plan that
+    expired between claim and call; and a late start does not make the end any later than the lease.
     """
-    if now >= running.lease_end:
-        return False
     plan = running.record.plan
-    commits = running.record.mode is Mode.COMMIT and not running.redrive
-    return not (commits and plan is not None and now >= plan.expires_at)
+    commits = running.record.mode is Mode.COMMIT and not _looks_up(running)
+    if commits and plan is not None and now >= plan.expires_at:
+        return None
+    limit = timedelta(milliseconds=running.call.deadline_in_ms)
+    left = running.started_at + limit - now
+    return min(left, limit) if left > timedelta() else None
+
+
+def _looks_up(running: Running) -> bool:
+    """Whether the attempt is to find out about an earlier one; that needs no plan any more."""
+    return running.call.handler is Handler.RECONCILE or running.redrive
 
 
 def _unsent(running: Running) -> Outcome:
     """An effect that was not sent did not happen; a look-up that was not made says nothing."""
-    looks_up = running.call.handler is Handler.RECONCILE or running.redrive
-    return uncertain(NOT_SENT) if looks_up else never_dispatched(NOT_SENT)
+    return uncertain(NOT_SENT) if _looks_up(running) else never_dispatched(NOT_SENT)
 
 
 def _retrieved(answer: "asyncio.Future[Result]") -> None:

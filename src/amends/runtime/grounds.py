@@ -29,7 +29,7 @@ from amends.transactions.binding import CommitFacts, check_commit
 from amends.transactions.compensation import Target, check_target
 from amends.transactions.hashing import input_hash, provider_key
 from amends.transactions.reconciliation import Ask, Way, admit, way_to_ask
-from amends.transactions.replay import Answer, reenter_claimed, replay_execution
+from amends.transactions.replay import Answer, belongs_to, reenter_claimed, replay_execution
 from amends.transactions.table import Event
 
 
@@ -180,8 +180,8 @@ class Grounds:
         target_id = admitted.context.compensation_for
         assert target_id is not None
         target = await self._read_target(admitted.tenant, target_id)
-        metadata = dict(admitted.request.action.metadata)
-        action = check_target(admitted.registered.capability, target, metadata, admitted.now)
+        capability = admitted.registered.capability
+        action = check_target(capability, target, admitted.metadata, admitted.now)
         if await self.record(admitted, admitted.transaction_id) is not None:
             raise coded("transaction.id_conflict")
         own = admitted.serving is admitted.registered
@@ -216,6 +216,8 @@ class Grounds:
         if stored is None:
             raise coded("transaction.not_found")
         own = known.action
+        if own is not None and own.mode is not Mode.RECONCILE:
+            _check_is_target(own, stored.document)
         answered = own is not None and own.mode is Mode.RECONCILE and own.result is not None
         if own is not None and answered and stored.document.status is Status.RECONCILED:
             return await self._acceptance.current(own, replayed=True)
@@ -295,7 +297,7 @@ def new_record(admitted: Admitted) -> TransactionRecord:
         status=Status.PREPARED,
         input_hash=admitted.input_hash,
         provider_key=provider_key(admitted.tenant, admitted.transaction_id, admitted.action_id),
-        idempotency_key=admitted.request.action.idempotency_key,
+        idempotency_key=admitted.idempotency_key,
     )
 
 
@@ -311,6 +313,12 @@ def _original(action: ActionDocument, record: TransactionRecord | None) -> Origi
         operation=record.provider_operation if record else None,
         provider_key=record.provider_key if record else None,
     )
+
+
+def _check_is_target(action: ActionDocument, record: TransactionRecord) -> None:
+    """Only the action whose effect is sought lends its id to a reconciliation (TX-ACT-1)."""
+    if not belongs_to(action, record):
+        raise coded("action.id_conflict", {"action_id": action.action_id})
 
 
 def with_transaction(admitted: Admitted, ground: Ground) -> Admitted:

@@ -7,29 +7,12 @@ Nothing is stored here but a refusal entry without input, and the action id stay
 from datetime import datetime
 from typing import Final
 
-import msgspec
-from msgspec.structs import replace
-
-from amends.contracts import limits
 from amends.contracts.actions import TransactionContext
-from amends.contracts.canonical import canonical_bytes
 from amends.contracts.codes import coded
-from amends.contracts.documents import GateVerdict, Refusal
+from amends.contracts.documents import GateVerdict
 from amends.contracts.enums import MUTATING_MODES, Mode
-from amends.contracts.errors import AmendsError, Unavailable
-from amends.contracts.ids import (
-    ACTION_PREFIX,
-    REFUSAL_PREFIX,
-    TRANSACTION_PREFIX,
-    ActionId,
-    TransactionId,
-    check_identifier,
-    check_opaque,
-    check_plan_id,
-    default_plan_id,
-)
+from amends.contracts.errors import AmendsError
 from amends.contracts.json_types import Json
-from amends.contracts.parsing import admit_value
 from amends.contracts.schema import refuse_mismatch
 from amends.contracts.secrets import Credential
 from amends.governance.credentials import check_credential
@@ -42,14 +25,14 @@ from amends.governance.policy import (
     force_approval,
     stricter,
 )
+from amends.runtime.envelope import open_envelope
 from amends.runtime.environment import Environment
+from amends.runtime.refusals import Refusals
 from amends.runtime.registry import Registered
 from amends.runtime.requests import Admitted, Request
-from amends.stores.port import ChangeSet, Insert
 from amends.transactions.hashing import input_hash
 
 _ALLOW: Final = "allow"
-_DENY: Final = "deny"
 _HUMAN: Final = "needs_human"
 
 
@@ -58,6 +41,7 @@ class Intake:
 
     def __init__(self, environment: Environment) -> None:
         self._environment = environment
+        self._refusals = Refusals(environment)
 
     async def admit(self, request: Request, now: datetime) -> Admitted:
         """The admitted request.
@@ -68,11 +52,7 @@ class Intake:
         try:
             return self._through_gates(request, now, passed)
         except AmendsError as error:
-            gate = _GATES[min(len(passed), len(_GATES) - 1)]
-            passed.append(
-                GateVerdict(gate=gate, answer=_DENY, code=error.code, reason=error.message)
-            )
-            await self._note_refusal(request, error.code, tuple(passed), now)
+            await self._refusals.note(request, tuple(passed), _GATES[len(passed)], error, now)
             raise
 
     def _through_gates(
@@ -80,73 +60,41 @@ class Intake:
     ) -> Admitted:
         environment = self._environment
         action = request.action
-        context = self._check_envelope(request)
-        action_id = action.action_id or ActionId(environment.ids(ACTION_PREFIX))
-        admitted_input = admit_value(action.input)
+        envelope = open_envelope(request, environment.ids)
+        context, value = envelope.context, envelope.input
         _pass(passed, "envelope")
         _check_identity(request)
         _pass(passed, "identity")
         registered = environment.registry.get(action.capability_id)
         serving = self._serving(registered, context.mode)
         _pass(passed, "capability")
-        _check_schema(registered, serving, context.mode, admitted_input)
+        _check_schema(registered, serving, context.mode, value)
         _pass(passed, "schema")
         _check_contract(registered, serving, request, context)
         _pass(passed, "contract")
         credential = self._credential(serving, request, now)
         _pass(passed, "credential")
-        decision = self._decide(registered, serving, request, admitted_input)
+        decision = self._decide(registered, serving, request, value)
         passed.append(_policy_verdict(decision))
-        canonical = canonical_bytes(admitted_input)
         return Admitted(
             request=request,
             registered=registered,
             serving=serving,
-            action_id=action_id,
-            context=self._complete(context),
-            chosen=context.transaction_id,
-            input=admitted_input,
-            canonical=canonical,
-            input_hash=input_hash(registered.capability.id, canonical),
+            action_id=envelope.action_id,
+            context=context,
+            chosen=action.transaction.transaction_id,
+            input=value,
+            canonical=envelope.canonical,
+            input_hash=input_hash(registered.capability.id, envelope.canonical),
+            idempotency_key=action.idempotency_key,
+            metadata=envelope.metadata,
+            info=envelope.info,
             policy_revision=environment.policy.revision,
             approval=decision.approval,
             credential=credential,
             verdicts=tuple(passed),
             now=now,
         )
-
-    def _check_envelope(self, request: Request) -> TransactionContext:
-        action, context = request.action, request.action.transaction
-        check_identifier(action.capability_id, "capability_id")
-        if action.action_id is not None:
-            check_identifier(action.action_id, "action_id")
-        if context.transaction_id is not None:
-            length = limits.TRANSACTION_ID_LENGTH
-            check_identifier(context.transaction_id, "transaction_id", length=length)
-        if context.compensation_for is not None:
-            check_identifier(context.compensation_for, "compensation_for")
-        _check_mode_fields(request)
-        if context.plan_id is not None and context.mode is not Mode.PLAN:
-            check_identifier(context.plan_id, "plan_id")
-        if len(msgspec.json.encode(admit_value(action.metadata))) > limits.METADATA_BYTES:
-            raise coded("action.metadata_too_large", {"max_bytes": limits.METADATA_BYTES})
-        if request.cursor is not None:
-            check_opaque(request.cursor, "cursor", length=limits.CURSOR_LENGTH)
-        return context
-
-    def _complete(self, context: TransactionContext) -> TransactionContext:
-        """Fill in the ids that the caller left to Amends; a commit's comes from its plan later."""
-        transaction_id = context.transaction_id or TransactionId(
-            self._environment.ids(TRANSACTION_PREFIX)
-        )
-        plan_id = context.plan_id
-        if context.mode is Mode.PLAN:
-            plan_id = (
-                default_plan_id(transaction_id)
-                if plan_id is None
-                else check_plan_id(plan_id, transaction_id)
-            )
-        return replace(context, transaction_id=transaction_id, plan_id=plan_id)
 
     def _serving(self, registered: Registered, mode: Mode) -> Registered:
         if mode is not Mode.COMPENSATE or not _admits(registered, mode):
@@ -156,6 +104,8 @@ class Intake:
     def _credential(
         self, serving: Registered, request: Request, now: datetime
     ) -> Credential | None:
+        if request.action.transaction.mode is Mode.ROLLBACK_NOT_SUPPORTED:
+            return None
         credential = self._environment.credential(serving.capability.id, request.caller)
         check_credential(serving.capability.credential, credential, now)
         return credential
@@ -185,28 +135,6 @@ class Intake:
         )
         return ask(self._environment.policy, question)
 
-    async def _note_refusal(
-        self, request: Request, code: str, verdicts: tuple[GateVerdict, ...], now: datetime
-    ) -> None:
-        action = request.action
-        entry = Refusal(
-            tenant=request.caller.tenant,
-            revision=1,
-            created_at=now,
-            updated_at=now,
-            refusal_id=self._environment.ids(REFUSAL_PREFIX),
-            action_id=_if_well_formed(action.action_id),
-            capability_id=_if_well_formed(action.capability_id),
-            mode=action.transaction.mode,
-            principal=request.caller.principal.ref,
-            code=code,
-            verdicts=verdicts,
-        )
-        try:
-            await self._environment.store.commit(ChangeSet(changes=(Insert(entry),)))
-        except Unavailable:
-            return  # the refusal itself is what the caller has to hear
-
 
 _GATES: Final = (
     "envelope",
@@ -231,26 +159,6 @@ def _policy_verdict(decision: PolicyDecision) -> GateVerdict:
         reason=decision.reason,
         rules=decision.rules,
     )
-
-
-def _if_well_formed(value: str | None) -> ActionId | None:
-    try:
-        return None if value is None else ActionId(check_identifier(value, "id"))
-    except AmendsError:
-        return None
-
-
-def _check_mode_fields(request: Request) -> None:
-    context = request.action.transaction
-    match context.mode:
-        case Mode.COMMIT if context.plan_id is None and not request.caller.trusted:
-            raise coded("transaction.plan_required")
-        case Mode.COMPENSATE if context.compensation_for is None:
-            raise coded("transaction.compensation_for_required")
-        case Mode.RECONCILE if context.transaction_id is None:
-            raise coded("transaction.id_required")
-        case _:
-            return
 
 
 def _check_identity(request: Request) -> None:

@@ -1,8 +1,10 @@
 """What operators do by hand: settle an unknown outcome, release a frozen record."""
 
 from amends.contracts.codes import coded
+from amends.contracts.declarations import Capability
 from amends.contracts.documents import ActionDocument, OperatorRuling, TransactionRecord
 from amends.contracts.enums import Verdict
+from amends.contracts.errors import Refused
 from amends.contracts.evidence import ReceiptType
 from amends.contracts.ids import TransactionId
 from amends.contracts.principals import Caller
@@ -11,6 +13,7 @@ from amends.receipts.chain import chain_of
 from amends.runtime.changes import Draft, until_written
 from amends.runtime.engine import Engine
 from amends.runtime.steps import record_step
+from amends.runtime.texts import check_text
 from amends.runtime.upkeep import due_of
 from amends.stores.port import Loss, Lost, Stored
 from amends.transactions.projection import project
@@ -38,8 +41,10 @@ class Operating:
         """Settle an unknown outcome by hand (TX-RECON-5); durable when it returns.
 
         Without `seen_revision` the record is taken as it stands now. Raises the
-        `transaction.settle_*` codes and `transaction.revision_conflict`.
+        `transaction.settle_*` codes, `transaction.revision_conflict`, and an `input.*` code for
+        texts that cannot be stored.
         """
+        reference, note = check_text(reference, "reference"), check_text(note, "note")
 
         async def once() -> Result | Lost:
             stored = await self._record(caller, transaction_id)
@@ -52,17 +57,25 @@ class Operating:
                 at=stored.read_at,
                 risk_accepted=accept_risk,
             )
-            serving = self._environment.registry.get(record.connector_capability_id)
             settled = settle_by_hand(
                 record,
                 ruling,
-                serving.capability,
+                self._capability(record),
                 caller.principal,
                 seen_revision=record.revision if seen_revision is None else seen_revision,
             )
             return await self._write(caller, settled.record)
 
         return await until_written(once)
+
+    def _capability(self, record: TransactionRecord) -> Capability:
+        """Who carried the effect out; one that is gone promises nothing, but is ruled on all the
+        same.
+        """
+        try:
+            return self._environment.registry.get(record.connector_capability_id).capability
+        except Refused:
+            return Capability(id=record.connector_capability_id)
 
     async def _write(self, caller: Caller, record: TransactionRecord) -> Result | Lost:
         environment = self._environment

@@ -1,12 +1,14 @@
 """Pipeline steps 9 and on for what never claims: dry runs, plans, and `rollback_not_supported`.
 
 A preview comes before approval and says what will be needed. It holds no claim, sees no provider
-key, and a checkpoint from it is refused and kept as the sign of an effect it must not have.
+key, and a checkpoint from it is refused and kept as the sign of an effect it must not have
+(TX-DRY-2).
 """
 
 import asyncio
 from typing import Final
 
+import msgspec
 from msgspec.structs import replace
 
 from amends.connectors.port import Attempt, Call
@@ -210,8 +212,6 @@ class Previews:
 
 
 def _inner(validation: ActionResult) -> Json:
-    import msgspec
-
     inner: dict[str, Json] = {"status": validation.status.value}
     if validation.output is not None:
         inner["output"] = msgspec.json.decode(validation.output)

@@ -1,4 +1,4 @@
-"""Views: who may see which transaction, selected by exactly one identity (TX-VIEW-*).
+"""Views: who may see which transaction, selected by exactly one identity (TX-VIEW-1).
 
 Another tenant's record does not exist. Within a tenant the owner, operators and holders of the
 scope `amends:read` see a record; to everybody else it does not exist either.
@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from amends.contracts import limits
-from amends.contracts.approvals import ApprovalRequest
+from amends.contracts.approvals import ApprovalRequest, ApprovalStatus
 from amends.contracts.codes import coded
 from amends.contracts.documents import (
     ActionDocument,
@@ -21,6 +21,7 @@ from amends.contracts.documents import (
     TransactionPlan,
     TransactionRecord,
 )
+from amends.contracts.enums import Status
 from amends.contracts.evidence import Receipt
 from amends.contracts.ids import ActionId, PlanId, TenantId, TransactionId
 from amends.contracts.principals import Caller, PrincipalRef
@@ -43,7 +44,7 @@ class Selector(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):
-    """A transaction as its reader may see it.
+    """A transaction as its reader may see it (TX-VIEW-2).
 
     `verdicts` are the ordered answers of the gates to the selected action; `receipts` and the
     result's output are there only where they were asked for.
@@ -78,13 +79,14 @@ class Reading:
         include_receipts: bool,
     ) -> View:
         """One transaction. Raises `view.selector_invalid` or `transaction.not_found`."""
-        record, action = await self._select(caller.tenant, selector)
-        owner = record.principal if record else action.principal if action else None
-        if owner is None or not _may_read(caller, owner):
+        record, action = await self._select(caller, selector)
+        if record is not None and _may_read(caller, record.principal):
+            action = action or await self._action(caller.tenant, record.action_id)
+        elif action is not None and _may_read(caller, action.principal):
+            include_receipts = include_receipts and record is None
+            record = None
+        else:
             raise coded("transaction.not_found")
-        if action is None and record is not None:
-            found = await self._store.get(ActionDocument, caller.tenant, record.action_id)
-            action = found.document if found else None
         if action is None:
             raise coded("transaction.not_found")
         return await self._composed(
@@ -92,22 +94,36 @@ class Reading:
         )
 
     async def _select(
-        self, tenant: TenantId, selector: Selector
+        self, caller: Caller, selector: Selector
     ) -> tuple[TransactionRecord | None, ActionDocument | None]:
+        """The record that is meant, and the action where it was named or nothing else is there."""
+        tenant = caller.tenant
         match selector:
             case Selector(transaction_id=str(id_), plan_id=None, action_id=None):
-                return await self._record(tenant, TransactionId(id_)), None
+                record = await self._record(tenant, TransactionId(id_))
+                return record, None if record else await self._waiting(caller, id_)
             case Selector(transaction_id=None, plan_id=str(id_), action_id=None):
                 found = await self._store.find(TransactionRecord, tenant, "plan_id", id_)
                 return found.document if found else None, None
             case Selector(transaction_id=None, plan_id=None, action_id=str(id_)):
-                action = await self._store.get(ActionDocument, tenant, id_)
+                action = await self._action(tenant, ActionId(id_))
                 if action is None:
                     return None, None
-                record = await self._record(tenant, action.document.transaction_id)
-                return record, action.document
+                return await self._record(tenant, action.transaction_id), action
             case _:
                 raise coded("view.selector_invalid")
+
+    async def _waiting(self, caller: Caller, transaction_id: str) -> ActionDocument | None:
+        """The newest readable action of a transaction that has no record yet."""
+        page = await self._store.list(
+            ActionDocument, caller.tenant, where={"transaction_id": transaction_id}
+        )
+        actions = (item.document for item in page.items if isinstance(item, Stored))
+        return next((one for one in actions if _may_read(caller, one.principal)), None)
+
+    async def _action(self, tenant: TenantId, action_id: ActionId) -> ActionDocument | None:
+        found = await self._store.get(ActionDocument, tenant, action_id)
+        return found.document if found else None
 
     async def _record(
         self, tenant: TenantId, transaction_id: TransactionId
@@ -123,8 +139,9 @@ class Reading:
         include_result: bool,
         include_receipts: bool,
     ) -> View:
-        approval = await self._approval(action)
-        waiting = approval is not None and approval.status in OPEN and not action.attempted
+        approval = await self._approval(action, record)
+        open_now = approval is not None and approval.status in OPEN
+        waiting = open_now and not action.attempted
         result = project(action, record, waiting=waiting)
         if not include_result:
             result = msgspec.structs.replace(result, raw_output=None)
@@ -139,21 +156,28 @@ class Reading:
             attempts=record.attempts if record else 0,
             verdicts=action.verdicts,
             evidence=record.evidence if record else (),
-            corrections=await self._corrections(action),
+            corrections=await self._corrections(record) if record else (),
             frozen=record.frozen if record else None,
             approval=approval,
             receipts=receipts,
         )
 
-    async def _approval(self, action: ActionDocument) -> ApprovalRequest | None:
-        if action.approval_id is None:
+    async def _approval(
+        self, action: ActionDocument, record: TransactionRecord | None
+    ) -> ApprovalRequest | None:
+        """The action's own request; of a plan, the one that a commit of it waits for."""
+        if action.approval_id is not None:
+            found = await self._engine.acceptance.approval(action, action.approval_id)
+            return found.document if found else None
+        if record is None or record.status is not Status.PLANNED:
             return None
-        found = await self._engine.acceptance.approval(action, action.approval_id)
-        return found.document if found else None
+        where = {"transaction_id": record.transaction_id, "status": ApprovalStatus.PENDING.value}
+        page = await self._store.list(ApprovalRequest, record.tenant, where=where)
+        return next((item.document for item in page.items if isinstance(item, Stored)), None)
 
-    async def _corrections(self, action: ActionDocument) -> tuple[Correction, ...]:
+    async def _corrections(self, record: TransactionRecord) -> tuple[Correction, ...]:
         page = await self._store.list(
-            Correction, action.tenant, where={"transaction_id": action.transaction_id}
+            Correction, record.tenant, where={"transaction_id": record.transaction_id}
         )
         return tuple(item.document for item in page.items if isinstance(item, Stored))
 

@@ -15,7 +15,7 @@ from amends.contracts.redaction import Redactor, redacted_error, redacted_form
 from amends.contracts.schema import Schema, compile_schema
 from amends.contracts.secrets import Credential
 from amends.transactions.hashing import contract_digest
-from amends.transactions.registration import check_declaration
+from amends.transactions.registration import check_declaration, well_typed
 
 
 class Registered(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,6 +69,7 @@ class Registry:
 
         Raises `Misuse` (`capability.invalid`) with all faults, or `capability.twice`.
         """
+        capability = well_typed(capability)
         check_declaration(capability)
         if capability.id in self._by_id:
             raise coded("capability.twice", {"capability_id": capability.id})

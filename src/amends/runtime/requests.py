@@ -39,6 +39,7 @@ class Admitted(msgspec.Struct, frozen=True, kw_only=True):
     `context.transaction_id` is set, chosen or made up; `chosen` keeps the caller's own choice.
     `serving` carries the action out: in a compensation it may be another capability than the
     `registered` one that governs. `canonical` are the bytes that everything derives from.
+    `idempotency_key` is the request's, or the one that the action was accepted with before.
     """
 
     request: Request
@@ -50,6 +51,9 @@ class Admitted(msgspec.Struct, frozen=True, kw_only=True):
     input: Json
     canonical: bytes
     input_hash: str
+    idempotency_key: str | None
+    metadata: dict[str, Json]
+    info: RequestInfo | None
     policy_revision: str
     approval: ApprovalPolicy | None
     credential: Credential | None

@@ -19,6 +19,7 @@ class Running:
     `action` is the document of the action that asked, `settles` the action whose effect a
     reconciliation settles (none where that is the same document or there is none). `unsaved` is a
     provider operation whose checkpoint could not be written and travels in the settlement.
+    `answered` says that the connector call is over, `settled` that somebody writes its end down.
     """
 
     def __init__(
@@ -47,8 +48,10 @@ class Running:
         self.lock = asyncio.Lock()
         self.answer: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
         self.task: asyncio.Task[None] | None = None
+        self.giving_up: asyncio.Task[None] | None = None
         self.dispatched_at: datetime | None = None
         self.unsaved: ProviderOperation | None = None
+        self.answered = False
         self.settled = False
 
     @property
@@ -66,6 +69,11 @@ class Running:
     def redrive(self) -> bool:
         """Whether it enters the original handler again under the same provider key."""
         return self.call.redrive
+
+    def interrupt(self) -> None:
+        """Break the connector call off; an answer that is being written down is not thrown away."""
+        if self.task is not None and not self.answered:
+            self.task.cancel()
 
     def holds(self, record: TransactionRecord) -> bool:
         """Whether the record is still in this very attempt."""

@@ -20,7 +20,7 @@ from amends.contracts.documents import (
     TransactionRecord,
 )
 from amends.contracts.enums import IN_FLIGHT, Handler, Mode, Status
-from amends.contracts.errors import Unavailable
+from amends.contracts.errors import AmendsError
 from amends.contracts.evidence import ReceiptType
 from amends.contracts.ids import CORRECTION_PREFIX
 from amends.contracts.json_types import Json
@@ -28,6 +28,7 @@ from amends.contracts.outcomes import (
     Applied,
     Failure,
     NotApplied,
+    NotFound,
     Outcome,
     Partial,
     Uncertain,
@@ -48,6 +49,7 @@ from amends.transactions.projection import project
 from amends.transactions.reconciliation import Answered, settle_reconciliation
 from amends.transactions.settlement import (
     NO_OUTPUT,
+    Certainty,
     Settled,
     StoredOutput,
     read_outcome,
@@ -65,7 +67,10 @@ _TYPES: Final = {
     Event.LATE_ANSWER: ReceiptType.RECONCILED,
     Event.EVIDENCE_KEPT: ReceiptType.EVIDENCE_KEPT,
     Event.SETTLED_BY_HAND: ReceiptType.OPERATOR_RESOLVED,
+    Event.FROZEN: ReceiptType.FROZEN,
 }
+_FOUND: Final = frozenset({Certainty.APPLIED, Certainty.PARTIAL})
+"""What a look-up says late of the effect itself; its failures say nothing."""
 
 
 class Settle:
@@ -93,7 +98,7 @@ class Settle:
 
         try:
             return await until_written(once)
-        except Unavailable as error:
+        except AmendsError as error:  # whatever kept it from being stored, the effect may be there
             raise self._not_stored(running, shown) from error
 
     def _not_stored(self, running: Running, outcome: Outcome) -> Exception:
@@ -142,12 +147,9 @@ class Settle:
                 lease_ended_at=running.lease_end,
             )
             return settle_reconciliation(running.record, answered, running.serving.capability)
-        reading = read_outcome(outcome)
-        if reading.operation is None and running.unsaved is not None:
-            reading = replace(reading, operation=running.unsaved)
         return settle_attempt(
             running.record,
-            reading,
+            read_outcome(outcome),
             output,
             now,
             lease_ended_at=running.lease_end,
@@ -224,9 +226,8 @@ class Settle:
         stored = await store.get(TransactionRecord, tenant, running.record.transaction_id)
         assert stored is not None
         record = stored.document
-        late = Late()
-        if running.call.handler is not Handler.RECONCILE:
-            reading = read_outcome(outcome)
+        late, reading = Late(), read_outcome(outcome)
+        if running.call.handler is not Handler.RECONCILE or reading.certainty in _FOUND:
             late = take_late(record, reading, output, running.fence, stored.read_at)
         if late.record is None and late.correction is None:
             return await self._acceptance.current(running.action)
@@ -311,8 +312,13 @@ class Settle:
         return store_output(outcome.output, redact=serving.redact, fits=fits)
 
     def _shown(self, running: Running, outcome: Outcome) -> Outcome:
-        """The outcome with its error as it may be stored (RD-1, RD-2)."""
+        """The outcome with its error as it may be stored (RD-1, RD-2).
+
+        A reference whose checkpoint could not be written travels with it (TX-CHECKPOINT-2).
+        """
         serving, credential = running.serving, running.call.credential
+        if running.unsaved is not None and not isinstance(outcome, NotFound):
+            outcome = replace(outcome, operation=outcome.operation or running.unsaved)
         match outcome:
             case NotApplied() | Partial() | Failure() | Uncertain():
                 return replace(outcome, error=serving.shown_error(outcome.error, credential))

@@ -6,12 +6,13 @@ details are left out; what they say of certainty is read before.
 """
 
 import re
+from math import isfinite
 from typing import Final
 
-import msgspec
 from msgspec.structs import replace
 
 from amends.contracts import limits
+from amends.contracts.admission import MAX_SAFE_INTEGER
 from amends.contracts.enums import ErrorCategory
 from amends.contracts.errors import Refused
 from amends.contracts.ids import ProviderOperationId, check_opaque
@@ -29,6 +30,7 @@ from amends.contracts.outcomes import (
     Uncertain,
 )
 from amends.contracts.parsing import admit_value
+from amends.transactions.readings import named_operation
 
 _CODE: Final = re.compile(r"[A-Za-z0-9_.:-]{1,128}", re.ASCII)
 _FLAGS: Final = (
@@ -41,34 +43,54 @@ _UNNAMED: Final = "provider.failed"
 
 
 def sound(outcome: Outcome) -> Outcome:
-    """The same outcome with nothing in it that could not be stored, hashed or shown."""
+    """The same outcome with nothing in it that could not be stored, hashed or shown.
+
+    An operation that only the error's details name is taken out of them, since details may be
+    redacted before anybody reads them again.
+    """
     match outcome:
         case Applied():
-            return replace(outcome, operation=_operation(outcome.operation))
+            return replace(outcome, operation=_operation_or_none(outcome.operation))
         case NotApplied() | Partial():
-            return replace(
-                outcome, error=_error(outcome.error), operation=_operation(outcome.operation)
-            )
-        case Failure() | Uncertain():
+            return replace(outcome, error=_error(outcome.error), operation=_named(outcome))
+        case Failure():
             return replace(
                 outcome,
                 error=_error(outcome.error),
-                operation=_operation(outcome.operation),
-                cursor=_cursor(outcome.cursor),
+                operation=_named(outcome),
+                cursor=sound_cursor(outcome.cursor),
+            )
+        case Uncertain():
+            return replace(
+                outcome,
+                error=_error(outcome.error),
+                operation=_named(outcome),
+                cursor=sound_cursor(outcome.cursor),
+                retry_after_ms=_milliseconds(outcome.retry_after_ms),
             )
         case Pending():
             return replace(
                 outcome,
-                operation=_operation(outcome.operation),
-                cursor=_cursor(outcome.cursor),
+                operation=_operation_or_none(outcome.operation),
+                cursor=sound_cursor(outcome.cursor),
+                retry_after_ms=_milliseconds(outcome.retry_after_ms),
             )
         case NotFound():
-            return replace(outcome, voided=outcome.voided is True, cursor=_cursor(outcome.cursor))
+            cursor = sound_cursor(outcome.cursor)
+            return replace(outcome, voided=outcome.voided is True, cursor=cursor)
 
 
-def _operation(operation: ProviderOperation | None) -> ProviderOperation | None:
-    if operation is None:
-        return None
+def _named(outcome: NotApplied | Partial | Failure | Uncertain) -> ProviderOperation | None:
+    return _operation_or_none(outcome.operation) or named_operation(_error(outcome.error))
+
+
+def _operation_or_none(operation: object) -> ProviderOperation | None:
+    """What is no reference at all is left out: the rest of the report still counts."""
+    return sound_operation(operation) if isinstance(operation, ProviderOperation) else None
+
+
+def sound_operation(operation: ProviderOperation) -> ProviderOperation:
+    """A reference that can be stored: odd parts in an escaped spelling."""
     return ProviderOperation(
         _text(operation.provider, limits.ID_LENGTH),
         ProviderOperationId(_text(operation.operation_id, limits.PROVIDER_OPERATION_LENGTH)),
@@ -78,7 +100,16 @@ def _operation(operation: ProviderOperation | None) -> ProviderOperation | None:
     )
 
 
-def _cursor(cursor: object) -> str | None:
+def _milliseconds(value: object) -> int | None:
+    """A delay as rules read it; bounded, since a number may be larger than any store takes."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    if isinstance(value, float) and not isfinite(value):
+        return None
+    return int(min(value, limits.RETRY_AFTER_MAX_MS)) if value >= 0 else None
+
+
+def sound_cursor(cursor: object) -> str | None:
     """A cursor that cannot be kept is none: the look-up begins anew, which is always safe."""
     try:
         return check_opaque(cursor, "cursor", length=limits.CURSOR_LENGTH)
@@ -109,20 +140,22 @@ def _error(error: ErrorInfo) -> ErrorInfo:
 
 
 def _details(details: object) -> dict[str, Json]:
+    """What rules read comes first, where no bound on the number of details cuts it off."""
     try:
         admitted = admit_value(details)
     except Refused:
-        admitted = _flags(details)
-    return admitted if isinstance(admitted, dict) else {}
+        admitted = None
+    flags = _flags(details)
+    return {**flags, **admitted} if isinstance(admitted, dict) else flags
 
 
 def _flags(details: object) -> dict[str, Json]:
-    """What rules read in details that cannot be kept whole."""
+    """What rules read in details, even in such as cannot be kept whole."""
     if not isinstance(details, dict):
         return {}
     kept: dict[str, Json] = {}
     for name in _FLAGS:
         value = details.get(name)
-        if isinstance(value, bool | int) and abs(value) <= limits.RETRY_AFTER_MAX_MS:
-            kept[name] = msgspec.convert(value, int) if not isinstance(value, bool) else value
+        if type(value) is bool or (type(value) is int and abs(value) <= MAX_SAFE_INTEGER):
+            kept[name] = value
     return kept

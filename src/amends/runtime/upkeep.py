@@ -5,8 +5,10 @@ None of them calls a provider.
 """
 
 from amends.contracts.approvals import ApprovalRequest
+from amends.contracts.declarations import RecoveryContract
 from amends.contracts.documents import TransactionRecord
 from amends.contracts.enums import PrincipalKind
+from amends.contracts.errors import Refused
 from amends.contracts.evidence import ReceiptType
 from amends.contracts.ids import PrincipalId, TenantId
 from amends.contracts.principals import Principal, PrincipalRef
@@ -43,8 +45,17 @@ class Upkeep:
     async def lapse(self, stored: Stored[TransactionRecord]) -> TransactionRecord | None:
         """Write a lapsed attempt down as unknown; none where somebody was faster (TX-LEASE-2)."""
         ended = stored.due_at or stored.read_at
-        record = lapse(stored.document, stored.read_at, ended)
+        recovery = self._recovery(stored.document)
+        record = lapse(stored.document, stored.read_at, ended, recovery)
         return await self._write(record, ReceiptType.OUTCOME_UNKNOWN, RECOVERY)
+
+    def _recovery(self, record: TransactionRecord) -> RecoveryContract:
+        """The capability's own back-off and bound; the default where it is not registered here."""
+        try:
+            registered = self._environment.registry.get(record.connector_capability_id)
+        except Refused:
+            return RecoveryContract()
+        return registered.capability.recovery
 
     async def expire_plan(self, stored: Stored[TransactionRecord]) -> TransactionRecord | None:
         """Write an expired plan down as failed (TX-PLAN-6)."""

@@ -22,8 +22,8 @@ def refused_with(code: str, *untouched: msgspec.Struct) -> Iterator[Caught]:
     try:
         yield caught
     except AmendsError as error:
-        assert error.code == code, f"refused with {error.code}, not with {code}"
-        assert [msgspec.json.encode(document) for document in untouched] == before
         caught.error = error
     else:
         raise AssertionError(f"nothing was refused, although {code} was expected")
+    assert caught.error.code == code, f"refused with {caught.error.code}, not with {code}"
+    assert [msgspec.json.encode(document) for document in untouched] == before

@@ -86,10 +86,11 @@ class MemoryBench(StoreBench):
     def __init__(self) -> None:
         super().__init__()
         self._memory = Memory(self.clock)
+        self._first = MemoryStore(memory=self._memory)
 
     async def connect(self) -> Store:
         """Open a store on the memory."""
-        return MemoryStore(memory=self._memory)
+        return self._first.beside()
 
     def contents(self) -> Contents:
         """See `StoreBench.contents`."""

@@ -1,4 +1,4 @@
-"""What every store keeps to, as tests that run over any of them; this is the definition of a driver.
+"""What every store keeps to, as tests that run over any of them: the definition of a driver.
 
 Subclass `StoreContract`, say in `bench` what the driver stands on while it is tried, and let pytest
 collect the subclass:
@@ -10,21 +10,22 @@ collect the subclass:
 This module holds the promises about writing; those about questions, receipts and damage stand in
 the modules beside it and are part of `StoreContract`.
 
-Deliberately not here: durability and several processes, which each driver has to show in its own way.
+Deliberately not here: durability and several processes, which each driver shows in its own way.
 """
 
 import asyncio
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final
 
-import msgspec
+from msgspec import structs
 
-from amends.contracts.documents import TransactionRecord
+from amends.contracts.documents import Document, TransactionRecord
 from amends.contracts.enums import Status
 from amends.contracts.errors import Misuse
 from amends.stores.port import (
     Accepted,
-    Append,
+    AnyDocument,
     Change,
     ChangeSet,
     Due,
@@ -35,6 +36,8 @@ from amends.stores.port import (
     Replace,
     Store,
 )
+from amends.stores.shapes import shape_of
+from amends.testing.clock import START
 from amends.testing.store_contract_chains import ChainContract
 from amends.testing.store_contract_damage import DamageContract, LifeContract
 from amends.testing.store_contract_questions import DueContract, QuestionContract
@@ -101,7 +104,7 @@ class DocumentContract(Trial):
             await commit(store, Replace(changed(record)))
             before = bench.contents()
             for revision in (2, 4, 2**62):
-                stale = msgspec.structs.replace(record, revision=revision)
+                stale = structs.replace(record, revision=revision)
                 assert await lost(store, Replace(stale)) == (0, Loss.REVISION)
             assert bench.contents() == before
 
@@ -172,7 +175,7 @@ class ChangeSetContract(Trial):
             store = await bench.open()
             await commit(store, Insert(a_transaction(plan=a_plan())), links())
             before = bench.contents()
-            for last, loss in LOSERS.items():
+            for last, loss in LOSERS:
                 answer = await lost(store, *_harmless(), last)
                 assert answer == (len(_harmless()), loss)
                 assert bench.contents() == before
@@ -241,6 +244,10 @@ class ChangeSetContract(Trial):
                 assert isinstance(error, Misuse), error
                 assert error.code == code
                 assert bench.contents() == before
+            naive = bench.clock().replace(tzinfo=None)
+            error = await error_of(commit(store, Insert(a_transaction()), not_after=naive))
+            assert error.code == "store.malformed_change"
+            assert bench.contents() == before
 
 
 class ConcurrencyContract(Trial):
@@ -251,7 +258,7 @@ class ConcurrencyContract(Trial):
             stores = [await bench.open(), await bench.open()]
             record = a_transaction()
             await commit(stores[0], Insert(record))
-            for _ in range(20):
+            for _ in range(200):
                 following = changed(record)
                 answers = await _together(stores, [(Replace(following),)] * 64)
                 assert sum(isinstance(answer, Accepted) for answer in answers) == 1
@@ -335,11 +342,48 @@ def _harmless() -> tuple[Change, ...]:
     )
 
 
-LOSERS: Final[Mapping[Change, Loss]] = MappingProxyType(
-    {
-        Insert(an_action()): Loss.EXISTS,
-    }
+LOSERS: Final[tuple[tuple[Change, Loss], ...]] = (
+    (Insert(an_action()), Loss.EXISTS),
+    (Insert(a_transaction("8", plan=a_plan("y"))), Loss.UNIQUE),
+    (Replace(changed(a_transaction("8"))), Loss.ABSENT),
+    (Replace(changed(a_transaction())), Loss.REVISION),
+    (links(name="9"), Loss.TAIL),
+    (links(), Loss.TAIL),
+    (Guard(TransactionRecord, TENANT, "txn_8", 1), Loss.ABSENT),
+    (Guard(TransactionRecord, TENANT, "txn_1", 0), Loss.EXISTS),
+    (Guard(TransactionRecord, TENANT, "txn_1", 1), Loss.REVISION),
 )
+"""What loses after `_harmless`, and why."""
+
+_LINKS: Final = links(2)
+_LINK, _NEXT_LINK = _LINKS.receipts
+
+MEANINGLESS: Final[tuple[tuple[str, Change], ...]] = (
+    ("store.malformed_change", Insert(changed(an_action()))),
+    ("store.malformed_change", Replace(an_action())),
+    ("store.malformed_change", Replace(structs.replace(an_action(), revision=2**63))),
+    ("store.malformed_change", Insert(an_action(), Due())),
+    ("store.malformed_change", Insert(an_action(), Due(at=START, after_ms=1))),
+    ("store.malformed_change", Insert(an_action(), Due(at=START.replace(tzinfo=None)))),
+    ("store.malformed_change", Insert(an_action(at=START.replace(tzinfo=None)))),
+    ("store.malformed_change", Insert(an_action(), Due(after_ms=-1))),
+    ("store.malformed_change", Insert(an_action(), Due(after_ms=2**60))),
+    ("store.malformed_change", structs.replace(_LINKS, receipts=())),
+    ("store.malformed_change", structs.replace(_LINKS, after=1)),
+    ("store.malformed_change", structs.replace(_LINKS, after=-1)),
+    ("store.malformed_change", structs.replace(_LINKS, tenant=OTHER_TENANT)),
+    ("store.malformed_change", structs.replace(_LINKS, chain="another")),
+    (
+        "store.malformed_change",
+        structs.replace(
+            _LINKS, receipts=(_LINK, structs.replace(_NEXT_LINK, previous=_NEXT_LINK.hash))
+        ),
+    ),
+    ("store.malformed_change", Guard(TransactionRecord, TENANT, "txn_1", -1)),
+    ("store.malformed_change", Guard(TransactionRecord, TENANT, "txn_\ud800", 0)),
+    ("store.unknown_type", Guard(Document, TENANT, "txn_1", 0)),
+)
+"""What no store could mean, and the code that says so."""
 
 
 async def _together(

@@ -50,7 +50,7 @@ def _marked(action: ActionDocument, by: PrincipalRef, reason: str, now: datetime
     return msgspec.structs.replace(
         action,
         revision=action.revision + 1,
-        updated_at=now,
+        updated_at=max(now, action.updated_at),
         cancellation=Cancellation(by=by, at=now, reason=reason),
     )
 

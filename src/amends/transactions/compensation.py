@@ -1,6 +1,6 @@
 """When an effect may be offset, and how often (TX-COMP-*).
 
-A compensation is a new governed action of its own. Nothing here starts one: these rules only say
+A compensation is a new governed action of its own. Nothing here starts one (TX-COMP-6): these rules only say
 whether one that was asked for may go on, and which slot of its target it takes.
 """
 
@@ -168,7 +168,7 @@ def take_slot(
     return msgspec.structs.replace(
         slots,
         revision=slots.revision + 1,
-        updated_at=now,
+        updated_at=max(now, slots.updated_at),
         limit=limit,
         holders=(*slots.holders, holder),
     )
@@ -185,7 +185,12 @@ def release_slot(
     if record.verdict is not Verdict.NOT_COMMITTED or record.transaction_id not in holds:
         return None
     left = tuple(h for h in slots.holders if h.transaction_id != record.transaction_id)
-    return msgspec.structs.replace(slots, revision=slots.revision + 1, updated_at=now, holders=left)
+    return msgspec.structs.replace(
+        slots,
+        revision=slots.revision + 1,
+        updated_at=max(now, slots.updated_at),
+        holders=left,
+    )
 
 
 def freeze_slots(
@@ -204,7 +209,10 @@ def freeze_slots(
             frozen=reason,
         )
     return msgspec.structs.replace(
-        slots, revision=slots.revision + 1, updated_at=now, frozen=reason
+        slots,
+        revision=slots.revision + 1,
+        updated_at=max(now, slots.updated_at),
+        frozen=reason,
     )
 
 

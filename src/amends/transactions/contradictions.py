@@ -7,6 +7,8 @@ replaces what is recorded; it makes settlements more careful and calls a person.
 from datetime import datetime
 from typing import Final
 
+import msgspec
+
 from amends.contracts import limits
 from amends.contracts.documents import Evidence, TransactionRecord
 from amends.contracts.enums import Verdict
@@ -70,10 +72,11 @@ def effect_beside(record: TransactionRecord, named: ProviderOperation | None) ->
 def two_effects(
     record: TransactionRecord, operation: ProviderOperation, now: datetime
 ) -> tuple[Evidence, ...]:
-    """The record's evidence with a second operation that its present attempt named."""
+    """The record's evidence with a second operation that its present attempt named, once."""
     fence: Fence | None = record.attempt.fence if record.attempt else None
     seen = Evidence(kind=TWO_EFFECTS, at=now, fence=fence, operation=operation)
-    return keep_evidence(record.evidence, seen)
+    noted = (msgspec.structs.replace(kept, at=now) for kept in record.evidence)
+    return record.evidence if seen in noted else keep_evidence(record.evidence, seen)
 
 
 def keep_evidence(kept: tuple[Evidence, ...], new: Evidence) -> tuple[Evidence, ...]:

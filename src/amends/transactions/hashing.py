@@ -16,7 +16,8 @@ from amends.contracts.enums import Mode
 from amends.contracts.ids import ActionId, CapabilityId, PlanId, TenantId, TransactionId
 from amends.contracts.principals import Identity, PrincipalRef
 
-_PROVIDER_KEY_LENGTH: Final = 40
+_PROVIDER_KEY_PREFIX: Final = "amends-"
+_DIGEST_PART: Final = 16
 
 
 def input_hash(capability_id: CapabilityId, canonical_input: bytes) -> str:
@@ -58,9 +59,25 @@ def plan_digest(plan: TransactionPlan) -> str:
 
 
 def provider_key(tenant: TenantId, transaction_id: TransactionId, action_id: ActionId) -> str:
-    """The one stable key of an effect (ID-5): from identities, never from request content."""
+    """The one stable key of an effect (ID-5): from identities, never from request content.
+
+    It names the transaction, so that a person at the provider, or an event from there, leads back
+    to it; the digest keeps tenants and actions apart.
+    """
     made = domain_digest("amends-provider-key-v1", [tenant, transaction_id, action_id])
-    return "amends-" + made[:_PROVIDER_KEY_LENGTH]
+    return f"{_PROVIDER_KEY_PREFIX}{transaction_id}-{made[:_DIGEST_PART]}"
+
+
+def transaction_of_key(key: str) -> TransactionId | None:
+    """The transaction that a provider key of ours names, or none for a foreign one.
+
+    Whether it really is that transaction's key is for the caller to compare.
+    """
+    named = key.removeprefix(_PROVIDER_KEY_PREFIX)
+    transaction_id, dash, digest = named.rpartition("-")
+    if named == key or not dash or len(digest) != _DIGEST_PART or not transaction_id:
+        return None
+    return TransactionId(transaction_id)
 
 
 class Intent(msgspec.Struct, frozen=True, kw_only=True):

@@ -27,7 +27,7 @@ ABANDONED: Final = "transaction.attempt_abandoned"
 
 
 def lease_ms(timeout_ms: int, grace_ms: int = LEASE_GRACE_MS) -> int:
-    """How long an attempt owns its record: its time limit and a grace for the settlement."""
+    """How long an attempt owns its record: its time limit and a grace to settle (TX-LEASE-1)."""
     return timeout_ms + grace_ms
 
 

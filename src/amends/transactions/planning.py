@@ -71,6 +71,7 @@ def snapshot(capability: Capability, input_hash: str, canonical_input: bytes) ->
 
 
 def _warnings(capability: Capability, approval: ApprovalPolicy | None) -> tuple[str, ...]:
+    """A plan may expire while people are still deciding (TX-PLAN-2)."""
     if approval is not None and capability.plan_ttl_ms < approval.ttl_ms:
         return ("plan.expires_before_approval",)
     return ()

@@ -245,9 +245,11 @@ def _found_not_applied(reading: Reading, answered: Answered) -> bool:
 
 
 def _says_absent(reading: Reading, answered: Answered) -> bool:
-    """A look-up says so by name; a re-drive by failing as the first attempt could have."""
+    """A look-up says so by name. A re-drive that failed speaks of its own call only, which may not
+    even have reached the provider, unless it names the operation that was refused.
+    """
     if answered.redrive:
-        return reading.certainty is Certainty.NOT_APPLIED
+        return reading.declared and reading.operation is not None
     return reading.declared or isinstance(answered.outcome, NotFound)
 
 

@@ -1,7 +1,13 @@
-"""Checking a capability's whole declaration; all faults are reported at once (TX-CONTRACT-2)."""
+"""Checking a capability's whole declaration; all faults are reported at once (TX-CONTRACT-2).
+
+Without a transaction contract a capability only executes, and must only read (TX-CONTRACT-1).
+"""
 
 from collections.abc import Callable
 from typing import Final, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
 
 from amends.contracts.codes import coded
 from amends.contracts.declarations import Capability
@@ -18,6 +24,7 @@ from amends.contracts.redaction import Redactor
 from amends.contracts.schema import compile_schema
 from amends.transactions.compensation import COMPENSABLE
 
+_SCHEMAS: Final = ("input_schema", "output_schema", "compensation_schema")
 _LONGEST_MS: Final = 100 * 366 * 24 * 3600 * 1000
 """A hundred years: longer than any promise, and short enough for every date it is added to."""
 
@@ -203,11 +210,7 @@ def find_faults(capability: Capability) -> tuple[Fault, ...]:
         Redactor(capability.data.redact)
     except Refused as refused:
         faults.append(Fault("redact_invalid", refused.message))
-    named: tuple[tuple[str, Json], ...] = (
-        ("input_schema", capability.input_schema),
-        ("output_schema", capability.output_schema),
-        ("compensation_schema", capability.compensation_schema),
-    )
+    named = ((name, getattr(capability, name)) for name in _SCHEMAS)
     return (*faults, *(fault for name, schema in named for fault in _schema_faults(name, schema)))
 
 
@@ -219,6 +222,23 @@ def _schema_faults(name: str, schema: Json) -> tuple[Fault, ...]:
     except Refused as refused:
         return (Fault(f"{name}_invalid", refused.message),)
     return ()
+
+
+def well_typed(declared: Capability) -> Capability:
+    """The declaration with every member of its declared type, so that `"governance"` is the member
+    of the enumeration that rules compare with; records are not checked when they are made.
+
+    Raises `Misuse` (`capability.invalid`) with the place of what has another type.
+    """
+    schemas = {name: getattr(declared, name) for name in _SCHEMAS}
+    bare = replace(declared, **dict.fromkeys(_SCHEMAS))
+    try:
+        typed = msgspec.convert(msgspec.to_builtins(bare), Capability)
+    except (msgspec.ValidationError, TypeError) as error:
+        place = str(error).rpartition(" - at ")[2] if " - at " in str(error) else "`$`"
+        fault = f"type_invalid: what stands at {place} is not of its declared type"
+        raise coded("capability.invalid", {"faults": [fault]}) from None
+    return replace(typed, **schemas)
 
 
 def check_declaration(capability: Capability) -> None:

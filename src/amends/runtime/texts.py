@@ -1,0 +1,52 @@
+"""What people write for other people to read: reasons, notes, evidence, metadata.
+
+It is stored beside what was decided, so it is held to what can be stored: text is text, whole
+characters only, and of bounded length.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from amends.contracts import limits
+from amends.contracts.codes import coded
+from amends.contracts.errors import Refused
+from amends.contracts.json_types import Json
+from amends.contracts.parsing import JsonLimits, admit_value
+
+
+def check_text(text: str, field: str, *, length: int = limits.REASON_LENGTH) -> str:
+    """The text as it may be stored.
+
+    Raises `Refused` (`input.unsupported_type`, `input.lone_surrogate`, `input.too_large`), naming
+    the field.
+    """
+    room = JsonLimits(max_bytes=length + len(field) + 1)
+    admitted = admit_value({field: text}, limits=room)
+    assert isinstance(admitted, dict)
+    if not isinstance(admitted[field], str):
+        raise Refused(
+            "input.unsupported_type",
+            f"{field} has to be text.",
+            details={"path": f"/{field}"},
+            next_step="Send it as a string.",
+        )
+    return text
+
+
+def check_evidence(evidence: Mapping[str, str]) -> dict[str, str]:
+    """Evidence by name, as it may be stored. Raises as `check_text` and `check_metadata`."""
+    check_metadata(evidence)
+    return {name: check_text(text, "evidence") for name, text in evidence.items()}
+
+
+def check_metadata(metadata: Mapping[str, Json]) -> dict[str, Json]:
+    """A snapshot of metadata: later changes to what was given do not reach it.
+
+    Raises `Refused` as `admit_value` does, and `action.metadata_too_large`.
+    """
+    admitted = admit_value(dict(metadata))
+    assert isinstance(admitted, dict)
+    if len(msgspec.json.encode(admitted)) > limits.METADATA_BYTES:
+        raise coded("action.metadata_too_large", {"max_bytes": limits.METADATA_BYTES})
+    return admitted
