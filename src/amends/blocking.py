@@ -115,6 +115,7 @@ class Portal:
     withdraw = _blocking(Amends.withdraw)
     settle = _blocking(Amends.settle)
     release = _blocking(Amends.release)
+    evidence = _blocking(Amends.evidence)
 
     get = _blocking(Amends.get)
     list = _blocking(Amends.list)

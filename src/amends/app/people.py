@@ -3,10 +3,12 @@
 from amends.contracts.approvals import Answer, ApprovalRequest
 from amends.contracts.codes import coded
 from amends.contracts.enums import Verdict
+from amends.contracts.events import ProviderEvent
 from amends.contracts.ids import ActionId, ApprovalId, TransactionId
 from amends.contracts.principals import Caller
 from amends.contracts.results import Result
 from amends.runtime.deciding import Deciding
+from amends.runtime.evidence import EvidenceDesk, Taken
 from amends.runtime.operating import Operating
 from amends.wiring.opening import Runtime
 
@@ -17,6 +19,7 @@ class People:
     def __init__(self, runtime: Runtime, caller: Caller) -> None:
         self._deciding = Deciding(runtime.engine)
         self._operating = Operating(runtime.engine)
+        self._desk = EvidenceDesk(runtime.engine)
         self._by = caller
 
     async def approve(
@@ -113,6 +116,14 @@ class People:
             accept_risk=accept_risk,
             seen_revision=seen_revision,
         )
+
+    async def evidence(self, event: ProviderEvent) -> Taken:
+        """Take in what a provider says on its own account, such as the body of a webhook.
+
+        Check its signature first. It may confirm or settle an unknown outcome, never more; a
+        repeated event is a no-op, and one that no record claims is kept for a person.
+        """
+        return await self._desk.take(self._by, event)
 
     async def release(self, transaction: Result | str) -> Result:
         """Release a record that a restore or failover froze; operators only (TX-LEASE-3)."""

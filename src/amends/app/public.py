@@ -38,6 +38,7 @@ from amends.contracts.errors import (
     Refused,
     Unavailable,
 )
+from amends.contracts.events import ProviderEvent, Said
 from amends.contracts.ids import ProviderOperationId
 from amends.contracts.json_types import Json, JsonObject
 from amends.contracts.outcomes import Applied, ErrorInfo, Failure, ProviderOperation, Uncertain
@@ -82,6 +83,7 @@ __all__ = [
     "Pending",
     "Principal",
     "PrincipalRef",
+    "ProviderEvent",
     "ProviderFailed",
     "ProviderOperation",
     "ProviderOperationId",
@@ -89,6 +91,7 @@ __all__ = [
     "RecoveryContract",
     "Refused",
     "Result",
+    "Said",
     "Settings",
     "TransactionContext",
     "TransactionRequest",

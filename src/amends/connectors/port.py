@@ -8,7 +8,7 @@ what an uncertain answer means for the record, and never sees another tenant's c
 from asyncio import Event
 from collections.abc import Awaitable, Callable
 from datetime import datetime
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
@@ -148,8 +148,9 @@ class Attempt:
     ) -> None:
         """Record what the provider accepted; durable when it returns (TX-CHECKPOINT-1).
 
-        Raises `Refused` (`transaction.checkpoint_refused`) in previews and for empty ids, and
-        `Conflict` (`transaction.provider_operation_conflict`) when another id is already recorded.
+        Raises `Refused` (`transaction.checkpoint_refused` in previews and once the attempt may not
+        write any more, `input.invalid_id` for empty or malformed ids), and `Conflict`
+        (`transaction.provider_operation_conflict`) when another id is already recorded.
         """
         await self._checkpoint(checked_operation(provider, operation_id, request_id), cursor)
 
@@ -163,6 +164,15 @@ class Connector(Protocol):
         May raise anything: exceptions are classified by the runtime, where only the declared
         definite ones stay definite.
         """
+        ...
+
+
+@runtime_checkable
+class Closable(Protocol):
+    """A connector that holds connections, and lets go of them when it is asked to."""
+
+    async def aclose(self) -> None:
+        """Close what it holds in the running event loop; it may be used again, and closed again."""
         ...
 
 

@@ -64,7 +64,8 @@ class ApprovalRequest(Document, frozen=True, kw_only=True):
 
     `action_hash` covers action id, capability, mode, plan, target, tenant, requester and the
     admitted input. `input` holds the bytes that were hashed, so that the approver sees just those;
-    it is absent when the capability requires redaction.
+    it is absent when the capability requires redaction. `frozen` says why it can be neither decided
+    nor used until an operator releases it.
     """
 
     approval_id: ApprovalId
@@ -87,3 +88,4 @@ class ApprovalRequest(Document, frozen=True, kw_only=True):
     expires_at: datetime
     decisions: tuple[Decision, ...] = ()
     decided_at: datetime | None = None
+    frozen: str | None = None

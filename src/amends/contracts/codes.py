@@ -250,6 +250,11 @@ CODES: Final[Mapping[str, Code]] = MappingProxyType(
         "transaction.not_frozen": Code(
             Conflict, "The transaction is not frozen.", "Look at the transaction."
         ),
+        "transaction.record_contradictory": Code(
+            Corrupt,
+            "The stored record contradicts itself, so nothing is done with it.",
+            "Export its receipts and have a person compare them with the provider.",
+        ),
         "transaction.outcome_unknown": Code(
             OutcomeUnknown, "Nobody knows yet whether the effect happened.", _RECONCILE
         ),
@@ -383,6 +388,21 @@ CODES: Final[Mapping[str, Code]] = MappingProxyType(
             "The compensating capability is not registered or cannot compensate.",
             "Register it with a handler.",
         ),
+        "evidence.not_allowed": Code(
+            Refused,
+            "Only operators and holders of amends:evidence bring provider events.",
+            "Bring them as a principal that may.",
+        ),
+        # corrections
+        "correction.not_found": Code(
+            Refused, "There is no such correction.", "Check the correction id."
+        ),
+        "correction.ruling_not_allowed": Code(
+            Refused, "Ruling on a correction needs an operator.", "Ask an operator."
+        ),
+        "correction.ruling_required": Code(
+            Refused, "A ruling needs words.", "Say what was found, where, and what follows."
+        ),
         # cancelling and withdrawing
         "transaction.withdraw_state_invalid": Code(
             Conflict, "Only a plan that waits can be withdrawn.", "Look at the transaction."
@@ -442,6 +462,11 @@ CODES: Final[Mapping[str, Code]] = MappingProxyType(
         ),
         "approval.consumed": Code(
             Refused, "The approval was used already.", "An approval serves one execution."
+        ),
+        "approval.frozen": Code(
+            Refused,
+            "The approval request is frozen, since its store was restored or failed over.",
+            "An operator has to release its transaction.",
         ),
         "approval.wait_timeout": Code(
             Conflict, "Nobody has decided yet.", "Wait again; the request stands.", True

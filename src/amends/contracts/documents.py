@@ -99,11 +99,12 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Something learnt about the effect that did not move the record by itself."""
+    """Something learnt about the effect: of which attempt (`fence`), from which event."""
 
     kind: str
     at: datetime
     fence: Fence | None = None
+    event: str | None = None
     code: str | None = None
     operation: ProviderOperation | None = None
 
@@ -276,8 +277,27 @@ class Refusal(Document, frozen=True, kw_only=True):
     verdicts: tuple[GateVerdict, ...]
 
 
+class UnclaimedEffect(Document, frozen=True, kw_only=True):
+    """An effect that a provider reported and no record claims: a tombstone for a person to look at.
+
+    `effect_id` is made of provider and event, so that the same event is kept once.
+    """
+
+    effect_id: str
+    provider: str
+    event_id: str
+    certainty: str
+    provider_key: str | None = None
+    operation: ProviderOperation | None = None
+    code: str | None = None
+    reported_by: PrincipalRef
+
+
 class Correction(Document, frozen=True, kw_only=True):
-    """Evidence that contradicts a terminal record; the record itself does not change."""
+    """Evidence that contradicts a terminal record; the record itself does not change.
+
+    Until every correction of a target was ruled on and allows it, nothing offsets that target.
+    """
 
     correction_id: str
     transaction_id: TransactionId
@@ -285,3 +305,4 @@ class Correction(Document, frozen=True, kw_only=True):
     evidence: Evidence
     ruled_by: PrincipalRef | None = None
     ruling: str | None = None
+    allows_compensation: bool = False

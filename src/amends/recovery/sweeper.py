@@ -2,11 +2,14 @@
 
 Any number of them may run over one store: each change is a compare-and-set, and a look-up begins
 with one. It adopts nothing that its own process still runs, invents no retry, and stops asking when
-only a person can find out: then the record gets `attention`.
+only a person can find out: then the record gets `attention`. What cannot be helped is left alone
+for a while, and never stands in the way of the rest.
 """
 
 import asyncio
-from typing import Final
+import contextlib
+from collections.abc import Awaitable
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -14,8 +17,9 @@ from amends.contracts.actions import Action, TransactionContext
 from amends.contracts.approvals import ApprovalRequest
 from amends.contracts.documents import ActionDocument, TransactionRecord
 from amends.contracts.enums import Mode, Status
-from amends.contracts.errors import AmendsError, Refused, Unavailable
+from amends.contracts.errors import Conflict, OutcomeUnknown, Refused, Unavailable
 from amends.contracts.principals import Caller
+from amends.recovery.resting import Resting
 from amends.runtime.engine import Engine
 from amends.runtime.requests import Request
 from amends.runtime.upkeep import recovery_principal
@@ -27,19 +31,22 @@ BY_HAND: Final = "reconcile_by_hand"
 UNREGISTERED: Final = "capability_not_registered"
 INPUT_REQUIRED: Final = "input_required"
 REFUSED: Final = "reconcile_refused"
+FAILED: Final = "recovery_failed"
+D = TypeVar("D", TransactionRecord, ApprovalRequest)
 _RACES: Final = frozenset(
     {"transaction.reconcile_not_due", "transaction.frozen", "transaction.not_found"}
 )
 
 
 class Swept(msgspec.Struct, kw_only=True):
-    """What one round did, for logs and tests."""
+    """What one round did, for logs and tests. `failed` counts what could not be helped just now."""
 
     lapsed: int = 0
     plans_expired: int = 0
     approvals_expired: int = 0
     reconciled: int = 0
     escalated: int = 0
+    failed: int = 0
 
     @property
     def total(self) -> int:
@@ -67,48 +74,119 @@ class Sweeper:
         self._store = engine.environment.store
         self._poll_s = poll_s
         self._batch = batch
+        self._concurrency = concurrency
         self._slots = asyncio.Semaphore(concurrency)
+        self._asking: dict[str, asyncio.Task[None]] = {}
+        self._resting = Resting()
 
     async def run(self) -> None:
-        """Sweep until cancelled. A store that cannot be reached is tried again later."""
-        while True:
-            try:
-                swept = await self.sweep()
-            except Unavailable:
-                swept = Swept()
-            if swept.total < self._batch:
-                await asyncio.sleep(self._poll_s)
+        """Sweep until cancelled. A store that cannot be reached is tried again later.
+
+        Lapsed leases and expired plans do not wait for look-ups, however long these take.
+        """
+        try:
+            while True:
+                more = False
+                with contextlib.suppress(Unavailable):
+                    more = await self._round(Swept(), self._concurrency)
+                await self._pause(more=more)
+        finally:
+            for asking in self._asking.values():
+                asking.cancel()
+
+    async def _pause(self, *, more: bool) -> None:
+        """Until the next round: a while, or where more is due, until there is room for it."""
+        if not more:
+            await asyncio.sleep(self._poll_s)
+        elif self._asking:
+            some = asyncio.FIRST_COMPLETED
+            await asyncio.wait(self._asking.values(), timeout=self._poll_s, return_when=some)
 
     async def sweep(self) -> Swept:
         """One round over everything that is due now; look-ups of the round have ended after it."""
         swept = Swept()
-        look_ups = []
-        for stored in await self._store.due(TransactionRecord, self._batch):
-            if stored.document.status is Status.OUTCOME_UNKNOWN:
-                look_ups.append(self._look_up(stored, swept))
-            else:
-                await self._settle_time(stored, swept)
-        for request in await self._store.due(ApprovalRequest, self._batch):
-            swept.approvals_expired += await self._engine.upkeep.expire_approval(request)
-        if look_ups:
-            await asyncio.gather(*look_ups)
+        await self._round(swept, self._batch)
+        await asyncio.gather(*self._asking.values())
         return swept
 
-    async def _settle_time(self, stored: Stored[TransactionRecord], swept: Swept) -> None:
+    async def _round(self, swept: Swept, at_once: int) -> bool:
+        """Do what is due, and begin look-ups while fewer than `at_once` run; say if more is due."""
+        limit = self._batch + len(self._asking) + len(self._resting)
+        records = await self._store.due(TransactionRecord, limit)
+        requests = await self._store.due(ApprovalRequest, limit)
+        self._resting.keep(
+            {_key(one.document) for one in records} | {_key(one.document) for one in requests}
+        )
+        waiting = [one for one in records if self._wants_help(one)]
+        unknown = [one for one in waiting if one.document.status is Status.OUTCOME_UNKNOWN]
+        for record in waiting:
+            if record.document.status is not Status.OUTCOME_UNKNOWN:
+                await self._help(record, self._write_time(record, swept), swept)
+        for request in filter(self._wants_help, requests):
+            await self._help(request, self._write_expiry(request, swept), swept)
+        room = max(at_once - len(self._asking), 0)
+        for record in unknown[:room]:
+            self._begin_look_up(record, swept)
+        return len(unknown) > room or max(len(records), len(requests)) >= limit
+
+    def _wants_help(self, stored: Stored[D]) -> bool:
+        key = _key(stored.document)
+        return key not in self._asking and not self._resting.rests(key, stored.read_at)
+
+    async def _help(self, stored: Stored[D], helping: Awaitable[bool], swept: Swept) -> None:
+        """One that cannot be read or written must not stop the others: it is left alone a while."""
+        try:
+            helped = await helping
+        except Unavailable:
+            raise
+        except Exception:
+            swept.failed += 1
+            helped = False
+        if not helped:
+            self._resting.rest(_key(stored.document), stored.read_at)
+
+    async def _write_time(self, stored: Stored[TransactionRecord], swept: Swept) -> bool:
+        """Write down what time made of a record; false where this process still runs it."""
         record, upkeep = stored.document, self._engine.upkeep
         if holds_lease(record):
-            if not self._engine.runs(record):
-                swept.lapsed += await upkeep.lapse(stored) is not None
-        elif record.status is Status.PLANNED:
+            if self._engine.runs(record):
+                return False
+            swept.lapsed += await upkeep.lapse(stored) is not None
+        else:
             swept.plans_expired += await upkeep.expire_plan(stored) is not None
+        return True
+
+    async def _write_expiry(self, stored: Stored[ApprovalRequest], swept: Swept) -> bool:
+        swept.approvals_expired += await self._engine.upkeep.expire_approval(stored)
+        return True
+
+    def _begin_look_up(self, stored: Stored[TransactionRecord], swept: Swept) -> None:
+        key = _key(stored.document)
+        self._asking[key] = self._engine.environment.spawn(self._look_up(stored, swept))
+        self._asking[key].add_done_callback(lambda _: self._asking.pop(key, None))
 
     async def _look_up(self, stored: Stored[TransactionRecord], swept: Swept) -> None:
+        """Ask what became of it, or call the person that only can find out."""
         async with self._slots:
-            reason = await self._why_not(stored)
-            if reason is None:
-                reason = await self._ask(stored.document, swept)
-            if reason is not None:
-                swept.escalated += await self._engine.upkeep.escalate(stored, reason) is not None
+            try:
+                reason = await self._reason(stored, swept)
+                if reason is not None:
+                    await self._help(stored, self._escalate(stored, reason, swept), swept)
+            except Unavailable:
+                self._resting.rest(_key(stored.document), stored.read_at)
+
+    async def _reason(self, stored: Stored[TransactionRecord], swept: Swept) -> str | None:
+        """Why a person is needed, after asking where that can be done."""
+        try:
+            return await self._why_not(stored) or await self._ask(stored.document, swept)
+        except Unavailable:
+            raise
+        except Exception:  # nothing that is wrong with one record may end the others' recovery
+            return FAILED
+
+    async def _escalate(self, stored: Stored[TransactionRecord], reason: str, swept: Swept) -> bool:
+        swept.escalated += await self._engine.upkeep.escalate(stored, reason) is not None
+        return True
 
     async def _why_not(self, stored: Stored[TransactionRecord]) -> str | None:
         """Why only a person can find out, if so."""
@@ -145,7 +223,13 @@ class Sweeper:
             await self._engine.perform(Request(action=action, caller=caller, recovering=True))
         except Refused as refusal:
             return None if refusal.code in _RACES else REFUSED
-        except AmendsError:
+        except (Conflict, OutcomeUnknown):
             return None
         swept.reconciled += 1
         return None
+
+
+def _key(document: TransactionRecord | ApprovalRequest) -> str:
+    if isinstance(document, ApprovalRequest):
+        return f"{document.tenant} {document.approval_id}"
+    return f"{document.tenant} {document.transaction_id}"

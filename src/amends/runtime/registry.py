@@ -84,6 +84,10 @@ class Registry:
             known_keys=_known_keys(capability),
         )
 
+    def find(self, capability_id: CapabilityId) -> Registered | None:
+        """The capability, or none where it is not registered (any more)."""
+        return self._by_id.get(capability_id)
+
     def get(self, capability_id: CapabilityId) -> Registered:
         """The capability. Raises `Refused` (`capability.not_found`)."""
         found = self._by_id.get(capability_id)

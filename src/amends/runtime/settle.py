@@ -8,6 +8,7 @@ answer (TX-SETTLE-6).
 from datetime import datetime
 from typing import Final
 
+import msgspec
 from msgspec.structs import replace
 
 from amends.contracts.actions import ActionResult
@@ -22,7 +23,7 @@ from amends.contracts.documents import (
 from amends.contracts.enums import IN_FLIGHT, Handler, Mode, Status
 from amends.contracts.errors import AmendsError
 from amends.contracts.evidence import ReceiptType
-from amends.contracts.ids import CORRECTION_PREFIX
+from amends.contracts.ids import CORRECTION_PREFIX, Fence, TenantId, TransactionId
 from amends.contracts.json_types import Json
 from amends.contracts.outcomes import (
     Applied,
@@ -33,6 +34,7 @@ from amends.contracts.outcomes import (
     Partial,
     Uncertain,
 )
+from amends.contracts.principals import PrincipalRef
 from amends.contracts.results import Result
 from amends.receipts.chain import chain_of
 from amends.runtime.acceptance import Acceptance
@@ -41,15 +43,16 @@ from amends.runtime.environment import Environment
 from amends.runtime.running import Running
 from amends.runtime.steps import record_step
 from amends.runtime.upkeep import due_of
-from amends.stores.port import Due, Lost
+from amends.stores.port import Due, Lost, Stored
 from amends.transactions.compensation import freeze_slots, release_slot
-from amends.transactions.late import Late, take_late
+from amends.transactions.late import take_late
 from amends.transactions.outputs import store_output
 from amends.transactions.projection import project
 from amends.transactions.reconciliation import Answered, settle_reconciliation
 from amends.transactions.settlement import (
     NO_OUTPUT,
     Certainty,
+    Reading,
     Settled,
     StoredOutput,
     read_outcome,
@@ -71,6 +74,18 @@ _TYPES: Final = {
 }
 _FOUND: Final = frozenset({Certainty.APPLIED, Certainty.PARTIAL})
 """What a look-up says late of the effect itself; its failures say nothing."""
+
+
+class Heard(msgspec.Struct, frozen=True, kw_only=True):
+    """Something said of an effect outside its own settlement: by whom, of which attempt."""
+
+    tenant: TenantId
+    transaction_id: TransactionId
+    reading: Reading
+    output: StoredOutput
+    actor: PrincipalRef
+    fence: Fence | None = None
+    event: str | None = None
 
 
 class Settle:
@@ -221,38 +236,77 @@ class Settle:
     async def _late_round(
         self, running: Running, outcome: Outcome, output: StoredOutput
     ) -> Result | Lost:
+        reading = read_outcome(outcome)
+        if running.call.handler is Handler.RECONCILE and reading.certainty not in _FOUND:
+            return await self._acceptance.current(running.action)
+        heard = Heard(
+            tenant=running.tenant,
+            transaction_id=running.record.transaction_id,
+            reading=reading,
+            output=output,
+            actor=running.actor,
+            fence=running.fence,
+        )
+        taken = await self.hear(heard)
+        if isinstance(taken, Lost):
+            return taken
+        return await self._acceptance.current(running.action)
+
+    async def hear(self, heard: Heard) -> bool | Lost:
+        """Take one late answer or provider event in; true where it changed anything.
+
+        It may settle an unknown record, be kept as evidence, or correct a terminal one; it never
+        moves a record back (TX-SETTLE-6, TX-REV-3).
+        """
         environment = self._environment
-        store, tenant = environment.store, running.tenant
-        stored = await store.get(TransactionRecord, tenant, running.record.transaction_id)
+        store = environment.store
+        stored = await store.get(TransactionRecord, heard.tenant, heard.transaction_id)
         assert stored is not None
         record = stored.document
-        late, reading = Late(), read_outcome(outcome)
-        if running.call.handler is not Handler.RECONCILE or reading.certainty in _FOUND:
-            late = take_late(record, reading, output, running.fence, stored.read_at)
+        late = take_late(
+            record,
+            heard.reading,
+            heard.output,
+            stored.read_at,
+            fence=heard.fence,
+            event=heard.event,
+        )
         if late.record is None and late.correction is None:
-            return await self._acceptance.current(running.action)
-        draft = Draft(tenant, record.transaction_id)
+            return False
+        draft = Draft(heard.tenant, record.transaction_id)
         if late.record is not None and late.event is not None:
-            await self._move_late(draft, running, late.record, late.event, stored.due_at)
+            await self._move_late(draft, heard, late.record, late.event, stored.due_at)
         if late.correction is not None:
-            await self._correct(draft, running, record, late.correction)
-        tail = await store.tail(tenant, chain_of(record.transaction_id))
+            if await self._is_corrected(record, late.correction):
+                return False
+            await self._correct(draft, heard.actor, record, late.correction)
+        tail = await store.tail(heard.tenant, chain_of(record.transaction_id))
         written = await draft.commit(store, environment.signer, tail=tail)
-        if isinstance(written, Lost):
-            return written
-        return await self._acceptance.current(running.action)
+        return written if isinstance(written, Lost) else True
+
+    async def _is_corrected(self, record: TransactionRecord, evidence: Evidence) -> bool:
+        """Whether the same event was taken as a correction before."""
+        if evidence.event is None:
+            return False
+        page = await self._environment.store.list(
+            Correction, record.tenant, where={"transaction_id": record.transaction_id}
+        )
+        return any(
+            isinstance(item, Stored) and item.document.evidence.event == evidence.event
+            for item in page.items
+        )
 
     async def _move_late(
         self,
         draft: Draft,
-        running: Running,
+        heard: Heard,
         record: TransactionRecord,
         event: Event,
         due_at: datetime | None,
     ) -> None:
         kept_lease = Due(at=due_at) if record.status in IN_FLIGHT and due_at else None
         draft.replace(record, kept_lease or due_of(record))
-        draft.step(record_step(_TYPES[event], record, running.actor, record.updated_at))
+        draft.step(record_step(_TYPES[event], record, heard.actor, record.updated_at))
         if event is Event.LATE_ANSWER:
             await self.settle_effect(draft, record, record.result, record.updated_at)
 
@@ -272,7 +326,7 @@ class Settle:
         await self._give_back_slot(draft, record, now)
 
     async def _correct(
-        self, draft: Draft, running: Running, record: TransactionRecord, evidence: Evidence
+        self, draft: Draft, actor: PrincipalRef, record: TransactionRecord, evidence: Evidence
     ) -> None:
         """Evidence against a terminal record: a correction, and no more compensations."""
         store, now = self._environment.store, evidence.at
@@ -297,7 +351,7 @@ class Settle:
             record_step(
                 ReceiptType.CORRECTION,
                 record,
-                running.actor,
+                actor,
                 now,
                 code=evidence.code or evidence.kind,
                 operation=evidence.operation,

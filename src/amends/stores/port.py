@@ -24,6 +24,7 @@ from amends.contracts.documents import (
     Refusal,
     Reservation,
     TransactionRecord,
+    UnclaimedEffect,
 )
 from amends.contracts.evidence import Receipt, Tail
 from amends.contracts.ids import TenantId
@@ -38,6 +39,7 @@ AnyDocument = (
     | CompensationSlots
     | Refusal
     | Correction
+    | UnclaimedEffect
 )
 
 

@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from amends.contracts.documents import Document
-from amends.contracts.errors import Corrupt, Misuse
+from amends.contracts.errors import Corrupt
 from amends.contracts.evidence import Receipt
 from amends.contracts.ids import TenantId
 from amends.stores.port import Due, FeedEntry, Stored, Unreadable
@@ -43,13 +43,7 @@ def system_clock() -> datetime:
 
 
 def to_micros(instant: datetime) -> int:
-    """Microseconds since 1970. Raises `Misuse` (`store.naive_time`) for a time without a zone."""
-    if instant.tzinfo is None:
-        raise Misuse(
-            "store.naive_time",
-            "A time without a time zone cannot be stored.",
-            next_step="Give an aware datetime, for example datetime.now(UTC).",
-        )
+    """Microseconds since 1970, of an aware instant."""
     span = instant - EPOCH
     return (span.days * 86_400 + span.seconds) * 1_000_000 + span.microseconds
 

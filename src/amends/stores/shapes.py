@@ -23,6 +23,7 @@ from amends.contracts.documents import (
     Refusal,
     Reservation,
     TransactionRecord,
+    UnclaimedEffect,
 )
 from amends.contracts.errors import Misuse
 from amends.contracts.evidence import Receipt
@@ -91,6 +92,7 @@ def _transaction(record: TransactionRecord) -> Columns:
         None if record.plan is None else record.plan.plan_id,
         record.verdict,
         record.attention,
+        None if record.provider_operation is None else record.provider_operation.operation_id,
     )
 
 
@@ -119,6 +121,10 @@ def _refusal(refusal: Refusal) -> Columns:
     return (refusal.action_id, refusal.capability_id, refusal.code)
 
 
+def _unclaimed(effect: UnclaimedEffect) -> Columns:
+    return (effect.provider, effect.provider_key)
+
+
 def _correction(correction: Correction) -> Columns:
     return (correction.transaction_id, correction.target)
 
@@ -141,7 +147,7 @@ _ALL: Final[tuple[Shape[Any], ...]] = (
         TransactionRecord,
         "transactions",
         "transaction_id",
-        "status action_id capability_id plan_id verdict attention",
+        "status action_id capability_id plan_id verdict attention operation_id",
         _transaction,
         unique=("plan_id",),
     ),
@@ -168,6 +174,13 @@ _ALL: Final[tuple[Shape[Any], ...]] = (
         _slots,
     ),
     _shape(Refusal, "refusals", "refusal_id", "action_id capability_id code", _refusal),
+    _shape(
+        UnclaimedEffect,
+        "unclaimed_effects",
+        "effect_id",
+        "provider provider_key",
+        _unclaimed,
+    ),
     _shape(Correction, "corrections", "correction_id", "transaction_id target", _correction),
 )
 

@@ -7,24 +7,25 @@ be accepted, lose, or meet a failing disk.
 Deliberately not here: everything that depends on what is stored.
 """
 
+from datetime import datetime
 from typing import Final, assert_never
 
+from amends.contracts.documents import Document
 from amends.contracts.errors import Misuse, Unavailable
 from amends.stores.port import Append, Change, ChangeSet, Due, Guard, Insert, Replace
 
 HIGHEST: Final = 2**63 - 1
+LONGEST_MS: Final = 1000 * 365 * 24 * 3600 * 1000
+"""A thousand years."""
 
 
 def check_change_set(change_set: ChangeSet) -> None:
-    """Raises `Misuse` (`store.malformed_change`) saying which change is meaningless, and why."""
+    """Raises `Misuse` (`store.malformed_change`) saying what means nothing, in which change."""
+    if change_set.not_after is not None and _is_naive(change_set.not_after):
+        raise _malformed(-1, "has a limit without a time zone")
     for index, change in enumerate(change_set.changes):
         if fault := _fault(change):
-            raise Misuse(
-                "store.malformed_change",
-                f"Change {index} of a change set {fault}.",
-                details={"index": index},
-                next_step="This is a mistake in the calling program; nothing was changed.",
-            )
+            raise _malformed(index, fault)
 
 
 def read_cursor(cursor: str | None) -> int | None:
@@ -55,16 +56,26 @@ def closed() -> Unavailable:
     )
 
 
+def _malformed(index: int, fault: str) -> Misuse:
+    what = "A change set" if index < 0 else f"Change {index} of a change set"
+    return Misuse(
+        "store.malformed_change",
+        f"{what} {fault}.",
+        details={"index": index},
+        next_step="This is a mistake in the calling program; nothing was changed.",
+    )
+
+
 def _fault(change: Change) -> str | None:
     match change:
         case Insert():
             if change.document.revision != 1:
                 return "inserts a document whose revision is not 1"
-            return _due_fault(change.due)
+            return _time_fault(change.document, change.due)
         case Replace():
             if not 2 <= change.document.revision <= HIGHEST:
                 return "replaces by a document whose revision cannot follow another"
-            return _due_fault(change.due)
+            return _time_fault(change.document, change.due)
         case Append():
             return _append_fault(change)
         case Guard():
@@ -75,10 +86,20 @@ def _fault(change: Change) -> str | None:
             assert_never(change)
 
 
-def _due_fault(due: Due | None) -> str | None:
-    if due is None or (due.at is None) != (due.after_ms is None):
+def _time_fault(document: Document, due: Due | None) -> str | None:
+    if document.created_at.tzinfo is None or document.updated_at.tzinfo is None:
+        return "holds a document with a time without a time zone"
+    if due is None:
         return None
-    return "names not exactly one of a due instant and a span"
+    if due.after_ms is not None:
+        known = due.at is None and 0 <= due.after_ms <= LONGEST_MS
+    else:
+        known = due.at is not None and not _is_naive(due.at)
+    return None if known else "does not say when it is due, by one instant or one span"
+
+
+def _is_naive(instant: datetime) -> bool:
+    return instant.tzinfo is None
 
 
 def _append_fault(append: Append) -> str | None:

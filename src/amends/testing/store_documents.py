@@ -33,6 +33,7 @@ from amends.contracts.documents import (
     SlotHolder,
     TransactionPlan,
     TransactionRecord,
+    UnclaimedEffect,
 )
 from amends.contracts.enums import Fidelity, Mode, PrincipalKind, Risk, SideEffect, Status
 from amends.contracts.evidence import ReceiptType, Step, Tail
@@ -237,6 +238,23 @@ def a_correction(name: str = "1", *, tenant: TenantId = TENANT, at: datetime = S
     )
 
 
+def an_unclaimed_effect(
+    name: str = "1", *, tenant: TenantId = TENANT, at: datetime = START
+) -> UnclaimedEffect:
+    """An effect `eff_<name>` that no record claims."""
+    return UnclaimedEffect(
+        tenant=tenant,
+        revision=1,
+        created_at=at,
+        updated_at=at,
+        effect_id=f"eff_{name}",
+        provider="stripe",
+        event_id=f"evt_{name}",
+        certainty="confirmed",
+        reported_by=ALICE,
+    )
+
+
 def one_of_each(
     name: str = "1", *, tenant: TenantId = TENANT, at: datetime = START
 ) -> tuple[AnyDocument, ...]:
@@ -249,6 +267,7 @@ def one_of_each(
         some_slots(name, tenant=tenant, at=at),
         a_refusal(name, tenant=tenant, at=at),
         a_correction(name, tenant=tenant, at=at),
+        an_unclaimed_effect(name, tenant=tenant, at=at),
     )
 
 

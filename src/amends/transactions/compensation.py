@@ -1,7 +1,7 @@
 """When an effect may be offset, and how often (TX-COMP-*).
 
-A compensation is a new governed action of its own. Nothing here starts one (TX-COMP-6): these rules only say
-whether one that was asked for may go on, and which slot of its target it takes.
+A compensation is a new governed action of its own. Nothing here starts one (TX-COMP-6): these rules
+only say whether one that was asked for may go on, and which slot of its target it takes.
 """
 
 from datetime import datetime

@@ -57,18 +57,26 @@ def take_late(
     record: TransactionRecord,
     reading: Reading,
     output: StoredOutput,
-    fence: Fence,
     now: datetime,
+    *,
+    fence: Fence | None = None,
+    event: str | None = None,
 ) -> Late:
-    """What a late answer of the effect attempt with this fence means for the record as it stands.
+    """What a late answer, or a provider's own event, means for the record as it stands.
+
+    `fence` names the effect attempt that answered, `event` the provider's event; one that the
+    record already remembers changes nothing.
 
     Late answers of mere look-ups do not come here: their failures say nothing of the effect.
     """
+    if event is not None and any(kept.event == event for kept in record.evidence):
+        return Late()
     conflict = other_operation(record, reading) is not None
     seen = Evidence(
         kind=TWO_EFFECTS if conflict else _KINDS[reading.certainty],
         at=now,
         fence=fence,
+        event=event,
         code=reading.error.code if reading.error else None,
         operation=reading.operation,
     )

@@ -1,7 +1,6 @@
 """From a store URL and a set of capabilities to a running engine."""
 
 import asyncio
-import contextlib
 import random
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,7 +10,7 @@ import msgspec
 
 from amends.connectors.port import Connector
 from amends.contracts.declarations import Capability
-from amends.contracts.errors import Misuse
+from amends.contracts.errors import AmendsError, Misuse
 from amends.contracts.limits import LEASE_GRACE_MS
 from amends.contracts.secrets import CredentialSource
 from amends.governance.policy import CapabilityPolicy, Policy
@@ -59,12 +58,13 @@ class Runtime:
 
     async def close(self) -> None:
         """Stop sweeping, let attempts end or leave them recoverable, release the store."""
-        if self._sweeping is not None:
-            self._sweeping.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._sweeping
-        await self.engine.close(self._settings.drain_ms)
-        await self.engine.environment.store.close()
+        try:
+            if self._sweeping is not None:
+                self._sweeping.cancel()
+                await asyncio.wait((self._sweeping,))
+            await self.engine.close(self._settings.drain_ms)
+        finally:
+            await self.engine.environment.store.close()
 
 
 async def open_runtime(
@@ -104,7 +104,11 @@ async def open_store(url: str) -> tuple[Store, Ed25519Signer]:
     if url.startswith(SQLITE) and len(url) > len(SQLITE):
         path = Path(url.removeprefix(SQLITE))
         store = await open_sqlite(path)
-        return store, load_or_make_key(key_path(path))
+        try:
+            return store, load_or_make_key(key_path(path))
+        except AmendsError:
+            await store.close()
+            raise
     raise Misuse(
         "store.url_unknown",
         "The store URL names no store that is known here.",

@@ -157,7 +157,6 @@ def test_a_plan_that_was_swept_as_expired_answers_so_for_ever(now: object) -> No
         check_commit(replace(good_facts(), record=swept, now=now))
 
 
-@pytest.mark.case("PLN-01")
 def test_a_committed_plan_is_not_committable_again_by_another_action() -> None:
     used = record_in(Status.COMMITTED)
     with refused_with("transaction.plan_not_committable", used) as caught:

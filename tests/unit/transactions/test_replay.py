@@ -7,14 +7,7 @@ from msgspec.structs import replace
 
 from amends.contracts.actions import TransactionContext
 from amends.contracts.documents import TransactionRecord
-from amends.contracts.enums import (
-    Mode,
-    PrincipalKind,
-    ResultStatus,
-    RetrySafety,
-    Status,
-    Verdict,
-)
+from amends.contracts.enums import Mode, PrincipalKind, ResultStatus, RetrySafety, Status, Verdict
 from amends.contracts.errors import OutcomeUnknown
 from amends.contracts.ids import ActionId, CapabilityId, PlanId, PrincipalId, TransactionId
 from amends.contracts.outcomes import ErrorInfo
@@ -97,7 +90,6 @@ DIFFERENCES: list[dict[str, object]] = [
 
 
 @pytest.mark.rule("TX-ACT-1")
-@pytest.mark.fault(13)
 @pytest.mark.parametrize("difference", DIFFERENCES)
 def test_any_difference_under_a_known_action_id_is_a_conflict(
     difference: dict[str, object],

@@ -133,7 +133,6 @@ def test_an_unknown_outcome_is_left_only_by_finding_out() -> None:
     assert out == {Event.RECONCILIATION_STARTED, Event.LATE_ANSWER, Event.SETTLED_BY_HAND}
 
 
-@pytest.mark.case("TIM-07")
 def test_a_clock_that_went_back_never_moves_the_time_of_a_record_back() -> None:
     before = record(updated_at=LATER)
     after = move(Event.CHECKPOINTED, before, NOW)

@@ -33,7 +33,8 @@ class Write(msgspec.Struct, frozen=True, gc=False):
     bindings: tuple[Any, ...]
 
     def apply(self, connection: apsw.Connection, cursor: apsw.Cursor, now_us: int) -> Loss | None:
-        cursor.execute(self.sql, (due_micros(self.due, now_us), *self.bindings))
+        due_us = None if self.due is None else due_micros(self.due, now_us)
+        cursor.execute(self.sql, (due_us, *self.bindings))
         return None if connection.changes() else self._loss(cursor)
 
     def _loss(self, cursor: apsw.Cursor) -> Loss:

@@ -8,6 +8,7 @@ process. Every setting is read back, and a connection that did not take one is r
 Deliberately not here: what is stored, and sharing between users (`opened`).
 """
 
+import contextlib
 import errno
 import os
 import stat
@@ -77,24 +78,37 @@ def connect(path: Path, clock: Callable[[], datetime], vfs: str | None = None) -
         return Connected(connection, _prepare(connection, clock))
     except BaseException as error:
         if connection is not None:
-            connection.close(True)
+            let_go(connection)
         if isinstance(error, apsw.Error):
             raise unopenable(path, error) from error
         raise
+
+
+def let_go(connection: apsw.Connection) -> None:
+    """Close a connection; a transaction that is open is rolled back by SQLite.
+
+    Closing moves the log into the file. Where the disk refuses that, nothing is lost: what was
+    accepted is in the log, and whoever opens the file next finds it there.
+    """
+    with contextlib.suppress(apsw.Error):
+        connection.close(True)
 
 
 def _prepare(connection: apsw.Connection, clock: Callable[[], datetime]) -> str:
     connection.set_busy_timeout(BUSY_MS)
     missing_steps(connection)
     connection.pragma("page_size", PAGE_BYTES)
-    _enter_wal(connection)
+    enter_wal(connection)
     connection.pragma("synchronous", "FULL")
     check_settings(connection)
+    # The lock that keeps processes apart must really be had: with a file beside ours that can only
+    # be read, SQLite would open and then fail at the first write.
+    connection.execute("BEGIN IMMEDIATE; ROLLBACK")
     return migrate(connection, clock())
 
 
-def _enter_wal(connection: apsw.Connection) -> None:
-    """Change to WAL; unlike all else, this is not retried by SQLite when it meets a lock."""
+def enter_wal(connection: apsw.Connection) -> None:
+    """Change to WAL. Where two processes do this at once SQLite refuses one without waiting."""
     deadline = time.monotonic() + BUSY_MS / 1000
     while True:
         try:

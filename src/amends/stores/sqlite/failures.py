@@ -52,11 +52,6 @@ class Health:
     def __init__(self) -> None:
         self.poison: Failure | None = None
 
-    def check(self) -> None:
-        """Raises `Unavailable` (`store.poisoned`)."""
-        if self.poison is not None:
-            raise self.poison.exception()
-
     def judge(self, error: BaseException) -> Failure:
         """What an error means outside of COMMIT, poisoning the store if it must be."""
         match error:

@@ -16,6 +16,7 @@ from threading import Lock
 from typing import Final, NamedTuple
 
 import apsw
+import msgspec
 
 from amends.stores.sqlite.connection import check_sqlite, connect, create
 from amends.stores.sqlite.failures import Health, forked, unopenable
@@ -31,27 +32,34 @@ class Identity(NamedTuple):
     inode: int
 
 
+class Terms(msgspec.Struct, frozen=True, kw_only=True):
+    """How a file is opened; see `open_sqlite`."""
+
+    clock: Callable[[], datetime]
+    threads: bool
+    busy_ms: int
+    vfs: str | None
+
+
 class OpenFile:
     """One file with the connections that this process has to it."""
 
-    def __init__(
-        self, path: Path, clock: Callable[[], datetime], *, threads: bool, vfs: str | None
-    ) -> None:
+    def __init__(self, path: Path, terms: Terms) -> None:
         self.users = 0
-        self.clock = clock
-        self.threads = threads
+        self.terms = terms
         self.health = Health()
-        writing = connect(path, clock, vfs)
+        self._pid = os.getpid()
+        writing = connect(path, terms.clock, terms.vfs)
         self.lineage = writing.lineage
-        self.writer = Writer(Session(writing.connection, self.health, clock), threads=threads)
+        session = Session(writing.connection, self.health, terms.clock)
+        self.writer = Writer(session, threads=terms.threads, busy_ms=terms.busy_ms)
         try:
-            reading = connect(path, clock, vfs).connection
+            reading = connect(path, terms.clock, terms.vfs).connection
+            reading.pragma("query_only", True)
         except BaseException:
             self.writer.shut_down()
             raise
-        reading.pragma("query_only", True)
-        self.reader = Reader(reading, self.health, clock)
-        self._pid = os.getpid()
+        self.reader = Reader(reading, self.health, terms.clock)
 
     @property
     def inherited(self) -> bool:
@@ -60,9 +68,10 @@ class OpenFile:
 
     def check(self) -> None:
         """Raises `Misuse` (`store.forked`) and `Unavailable` (`store.poisoned`)."""
-        if self.inherited:
+        if self._pid != os.getpid():
             raise forked()
-        self.health.check()
+        if self.health.poison is not None:
+            raise self.health.poison.exception()
 
     def close(self) -> None:
         """Release the file."""
@@ -77,13 +86,11 @@ class OpenFiles:
         self._lock = Lock()
         self._files: dict[Identity, OpenFile] = {}
 
-    def open(
-        self, path: Path, clock: Callable[[], datetime], *, threads: bool, vfs: str | None
-    ) -> OpenFile:
+    def open(self, path: Path, terms: Terms) -> OpenFile:
         """The file, opened now or by somebody before.
 
-        Who comes later gets the clock and threads of who came first. A file that was poisoned is
-        opened anew. Raises `Unavailable` and `Misuse` (`store.forked`).
+        Who comes later shares the terms of who came first. A file that was poisoned is opened anew.
+        Raises `Unavailable` and `Misuse` (`store.forked`).
         """
         check_sqlite(apsw.sqlite_lib_version())
         with self._lock:
@@ -92,7 +99,7 @@ class OpenFiles:
             if file is not None and file.inherited:
                 raise forked()
             if file is None or file.health.poison is not None:
-                file = OpenFile(path, clock, threads=threads, vfs=vfs)
+                file = OpenFile(path, terms)
                 self._files[identity] = file
             file.users += 1
             return file

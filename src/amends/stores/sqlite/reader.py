@@ -18,6 +18,7 @@ from amends.contracts.evidence import Receipt, Tail
 from amends.stores.port import FeedEntry, Page, Stored
 from amends.stores.rows import Row, read_entry, read_receipt, read_row, show_row, to_micros
 from amends.stores.shapes import shape_of
+from amends.stores.sqlite.connection import let_go
 from amends.stores.sqlite.failures import Health
 from amends.stores.sqlite.statements import CHAIN, FEED, LAST, STATEMENTS
 from amends.stores.wellformed import read_cursor, require_limit
@@ -115,9 +116,9 @@ class Reader:
         ]
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connection; see `let_go`."""
         with self._lock:
-            self._connection.close(True)
+            let_go(self._connection)
 
     def _ask(self, sql: str, bindings: Cells) -> list[Cells]:
         try:

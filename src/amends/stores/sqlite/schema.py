@@ -16,12 +16,14 @@ CREATE TABLE transactions (
   tenant TEXT NOT NULL, id TEXT NOT NULL, revision INTEGER NOT NULL,
   created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL, due_at INTEGER,
   status TEXT NOT NULL, action_id TEXT NOT NULL, capability_id TEXT NOT NULL,
-  plan_id TEXT, verdict TEXT, attention TEXT,
+  plan_id TEXT, verdict TEXT, attention TEXT, operation_id TEXT,
   body TEXT NOT NULL
 ) STRICT;
 CREATE UNIQUE INDEX transactions_by_id ON transactions (tenant, id);
 CREATE UNIQUE INDEX transactions_by_plan ON transactions (tenant, plan_id)
   WHERE plan_id IS NOT NULL;
+CREATE INDEX transactions_by_operation ON transactions (tenant, operation_id)
+  WHERE operation_id IS NOT NULL;
 CREATE INDEX transactions_by_tenant ON transactions (tenant);
 CREATE INDEX transactions_by_status ON transactions (tenant, status);
 CREATE INDEX transactions_by_due ON transactions (due_at) WHERE due_at IS NOT NULL;
@@ -93,6 +95,17 @@ CREATE UNIQUE INDEX corrections_by_id ON corrections (tenant, id);
 CREATE INDEX corrections_by_tenant ON corrections (tenant);
 CREATE INDEX corrections_by_transaction ON corrections (tenant, transaction_id);
 CREATE INDEX corrections_by_due ON corrections (due_at) WHERE due_at IS NOT NULL;
+
+CREATE TABLE unclaimed_effects (
+  seq INTEGER PRIMARY KEY,
+  tenant TEXT NOT NULL, id TEXT NOT NULL, revision INTEGER NOT NULL,
+  created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL, due_at INTEGER,
+  provider TEXT NOT NULL, provider_key TEXT,
+  body TEXT NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX unclaimed_effects_by_id ON unclaimed_effects (tenant, id);
+CREATE INDEX unclaimed_effects_by_tenant ON unclaimed_effects (tenant);
+CREATE INDEX unclaimed_effects_by_due ON unclaimed_effects (due_at) WHERE due_at IS NOT NULL;
 
 CREATE TABLE receipts (
   position INTEGER PRIMARY KEY,

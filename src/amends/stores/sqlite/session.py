@@ -13,19 +13,23 @@ them nobody else may touch the session.
 Deliberately not here: who is in a batch, threads, and promises (`writer`).
 """
 
-import contextlib
+import time
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import apsw
 
 from amends.stores.port import Accepted, Lost
 from amends.stores.rows import to_micros
 from amends.stores.sqlite.changes import Prepared
+from amends.stores.sqlite.connection import let_go
 from amends.stores.sqlite.failures import Failure, Health
 
 Verdict: TypeAlias = Accepted | Lost
+
+PAUSES_S: Final = (0.0005, 0.0013, 0.0007, 0.0019, 0.0011)
+"""Uneven, so that two that wait do not always come back together."""
 
 
 class Failed(Exception):
@@ -46,7 +50,8 @@ class Session:
         self._cursor = connection.cursor()
         self._health = health
         self._clock = clock
-        self._patience_ms = -1
+        self._deadline = 0.0
+        connection.set_busy_handler(self._wait_again)
 
     def write(self, batch: Sequence[Prepared], patience_ms: int) -> list[Verdict]:
         """Apply a batch and leave it to be flushed. Raises `Failed`, having rolled back.
@@ -82,10 +87,13 @@ class Session:
             self._give_up()
             raise
 
+    def abandon(self) -> None:
+        """Take back what was written and will not be flushed, if there is anything."""
+        self._give_up()
+
     def close(self) -> None:
-        """Close the connection; a transaction that is still open is rolled back by SQLite."""
-        with contextlib.suppress(apsw.Error):
-            self._connection.close(True)
+        """Close the connection; see `let_go`."""
+        let_go(self._connection)
 
     def _write(self, batch: Sequence[Prepared], patience_ms: int) -> list[Verdict]:
         at = self._begin(patience_ms)
@@ -98,11 +106,20 @@ class Session:
 
     def _begin(self, patience_ms: int) -> datetime:
         """Take the lock that other processes respect; the store's time is read once it is held."""
-        if patience_ms != self._patience_ms:
-            self._connection.set_busy_timeout(patience_ms)
-            self._patience_ms = patience_ms
+        self._deadline = time.monotonic() + patience_ms / 1000
         self._cursor.execute("BEGIN IMMEDIATE")
         return self._clock()
+
+    def _wait_again(self, times: int) -> bool:
+        """Asked by SQLite while another process holds the store.
+
+        Its own waiting grows to a tenth of a second, within which busy neighbours commit a hundred
+        times; short and uneven pauses give each process its turn.
+        """
+        if time.monotonic() >= self._deadline:
+            return False
+        time.sleep(PAUSES_S[times % len(PAUSES_S)])
+        return True
 
     def _together(self, batch: Sequence[Prepared], at: datetime) -> list[Verdict] | None:
         """All verdicts, or none when a loser has left traces among the others."""
@@ -130,8 +147,9 @@ class Session:
             self._cursor.execute("ROLLBACK")
 
     def _give_up(self) -> bool:
-        """Roll back after an error; a connection that cannot is closed, so that nothing is ever
-        written into a transaction that will not end.
+        """Roll back, and say whether that was possible.
+
+        A connection that cannot is closed: nothing may be written into a transaction without end.
         """
         try:
             self._roll_back()

@@ -17,7 +17,8 @@ from amends.contracts.ids import TenantId
 from amends.stores.port import Accepted, ChangeSet, FeedEntry, Lost, Page, Stored
 from amends.stores.rows import system_clock
 from amends.stores.sqlite.changes import prepare
-from amends.stores.sqlite.opened import OPEN_FILES, OpenFile
+from amends.stores.sqlite.connection import BUSY_MS
+from amends.stores.sqlite.opened import OPEN_FILES, OpenFile, Terms
 from amends.stores.wellformed import closed
 
 D = TypeVar("D", bound=Document)
@@ -28,20 +29,23 @@ async def open_sqlite(
     *,
     clock: Callable[[], datetime] = system_clock,
     threads: bool = True,
+    busy_ms: int = BUSY_MS,
     vfs: str | None = None,
 ) -> "SqliteStore":
     """Open the store in this file, making it if there is none.
 
     `clock` gives aware UTC times and is the store's clock for this process. Without `threads`
-    everything, waiting included, happens on the caller's turn. `vfs` names a SQLite file layer.
+    everything, waiting included, happens on the caller's turn. `busy_ms` is how long a change set
+    waits for other processes. `vfs` names a SQLite file layer.
 
     Raises `Unavailable` (`store.unavailable`, `store.foreign_file`, `store.schema_too_new`,
     `store.not_durable`, `store.sqlite_too_old`), `Corrupt` (`store.schema_changed`) or `Misuse`
     (`store.forked`). There is no falling back to anything weaker.
     """
+    terms = Terms(clock=clock, threads=threads, busy_ms=busy_ms, vfs=vfs)
 
     def opening() -> OpenFile:
-        return OPEN_FILES.open(Path(path).absolute(), clock, threads=threads, vfs=vfs)
+        return OPEN_FILES.open(Path(path).absolute(), terms)
 
     return SqliteStore(await asyncio.to_thread(opening) if threads else opening())
 
@@ -105,7 +109,7 @@ class SqliteStore:
 
     async def now(self) -> datetime:
         """See `Store.now`."""
-        return self._usable().clock()
+        return self._usable().terms.clock()
 
     async def lineage(self) -> str:
         """See `Store.lineage`."""
@@ -121,7 +125,7 @@ class SqliteStore:
         try:
             await self._file.writer.drain()
         finally:
-            if self._file.threads:
+            if self._file.terms.threads:
                 await asyncio.to_thread(OPEN_FILES.release, self._file)
             else:
                 OPEN_FILES.release(self._file)

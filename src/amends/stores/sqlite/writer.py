@@ -25,7 +25,6 @@ import msgspec
 
 from amends.contracts.errors import Unavailable
 from amends.stores.sqlite.changes import Prepared
-from amends.stores.sqlite.connection import BUSY_MS
 from amends.stores.sqlite.failures import BUSY, CLOSED, Failure, unknown
 from amends.stores.sqlite.session import Failed, Session, Verdict
 
@@ -46,15 +45,16 @@ class Waiting(msgspec.Struct, frozen=True):
 class Writer:
     """The queue in front of the session. Safe to call from any loop and thread."""
 
-    def __init__(self, session: Session, *, threads: bool) -> None:
+    def __init__(self, session: Session, *, threads: bool, busy_ms: int) -> None:
         self._session = session
+        self._busy_ms = busy_ms
         self._executor = ThreadPoolExecutor(1, "amends-store") if threads else None
         self._lock = Lock()
         self._queue: list[Waiting] = []
         self._busy = False
         """A batch is between the beginning of its transaction and the end of its flush."""
-        self._called: asyncio.AbstractEventLoop | None = None
-        """The loop that will begin a batch when its turn ends."""
+        self._called: set[asyncio.AbstractEventLoop] = set()
+        """The loops that will begin a batch when their turn ends, the first of them with all."""
 
     async def commit(self, prepared: Prepared) -> Verdict:
         """Durable when accepted. Raises `Unavailable`."""
@@ -62,8 +62,8 @@ class Writer:
         waiting = Waiting(prepared, loop, loop.create_future())
         with self._lock:
             self._queue.append(waiting)
-            if not self._busy and (self._called is None or self._called.is_closed()):
-                self._called = loop
+            if not self._busy and loop not in self._called:
+                self._called.add(loop)
                 loop.call_soon(self._begin)
         return await waiting.promise
 
@@ -84,13 +84,13 @@ class Writer:
 
     def _begin(self) -> None:
         """Begin a batch with all that wait, unless one is under way; its end looks again."""
+        loop = asyncio.get_running_loop()
         with self._lock:
-            self._called = None
+            self._called.discard(loop)
             if self._busy or not self._queue:
                 return
             batch, self._queue = self._queue[:BATCH], self._queue[BATCH:]
             self._busy = True
-        loop = asyncio.get_running_loop()
         self._carry_out(batch, partial(self._write_here, batch), loop)
 
     def _carry_out(
@@ -105,6 +105,7 @@ class Writer:
         except Failed as failed:
             outcome = failed.failure
         except BaseException as error:
+            self._session.abandon()
             self._tell(batch, unknown(error), here)
             self._release()
             raise
@@ -130,7 +131,7 @@ class Writer:
         return None
 
     def _write_there(self, prepared: Sequence[Prepared]) -> Outcome:
-        return self._flush(self._session.write(prepared, BUSY_MS))
+        return self._flush(self._session.write(prepared, self._busy_ms))
 
     def _flush(self, verdicts: Sequence[Verdict]) -> Outcome:
         self._session.flush()
@@ -148,13 +149,13 @@ class Writer:
                 _call(loop, told)
 
     def _release(self) -> None:
-        """The session is free: have the next batch begun by a loop that waits for it."""
+        """The session is free: have the next batch begun by whichever loop is the first to."""
         with self._lock:
             self._busy = False
-            live = (one.loop for one in self._queue if not one.loop.is_closed())
-            self._called = caller = next(live, None)
-        if caller is not None:
-            _call(caller, self._begin)
+            self._called = {one.loop for one in self._queue}
+            called = tuple(self._called)
+        for loop in called:
+            _call(loop, self._begin)
 
 
 def _call(loop: asyncio.AbstractEventLoop, what: Callable[[], None]) -> None:

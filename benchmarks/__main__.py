@@ -1,0 +1,105 @@
+"""`python -m benchmarks [--big] [NAME …]`: measure, print the table, write the results."""
+
+import argparse
+from typing import Final
+
+from benchmarks.rows import ROUNDS, Comparison, Reach, Row, compare, table, write
+
+BARE: Final = ("bare",)
+SAME_ROWS: Final = ("same_rows",)
+AT_64: Final = ("execute", "64")
+
+COMPARISONS: Final = (
+    Comparison(
+        name="execute at 64, beside the bare loop",
+        unit="/s",
+        case=AT_64,
+        against=BARE,
+        reach=Reach(1.0),
+    ),
+    Comparison(
+        name="execute at 64, beside the same-rows loop",
+        unit="/s",
+        case=AT_64,
+        against=SAME_ROWS,
+        reach=Reach(1.5),
+    ),
+    Comparison(
+        name="execute at 64, beside DBOS with 1 thread",
+        unit="/s",
+        case=AT_64,
+        against=("dbos", "1"),
+        reach=Reach(20),
+    ),
+    Comparison(
+        name="execute at 64, beside DBOS with 4 threads",
+        unit="/s",
+        case=AT_64,
+        against=("dbos", "4"),
+        reach=Reach(20),
+    ),
+    Comparison(
+        name="latency at 1, beside the same-rows loop",
+        unit="µs",
+        case=("latency", "1"),
+        against=("same_rows_latency",),
+        reach=Reach(2.0, at_most=True),
+    ),
+    Comparison(
+        name="memory of a process that executes",
+        unit="MB",
+        case=("memory",),
+        reach=Reach(120, at_most=True, absolute=True),
+    ),
+    Comparison(
+        name="import of what programs use",
+        unit="ms",
+        case=("import",),
+        against=("python",),
+        reach=Reach(200, at_most=True, absolute=True),
+    ),
+    Comparison(
+        name="amends --help",
+        unit="ms",
+        case=("help",),
+        against=("python",),
+        reach=Reach(300, at_most=True, absolute=True),
+    ),
+    Comparison(
+        name="1 000 000 records there, time-ordered keys",
+        unit="/s",
+        case=("among", "1000000", "ordered"),
+        against=AT_64,
+        reach=Reach(0.9),
+        big=True,
+    ),
+    Comparison(
+        name="1 000 000 records there, random client keys",
+        unit="/s",
+        case=("among", "1000000", "random"),
+        against=AT_64,
+        reach=Reach(0.65),
+        big=True,
+    ),
+)
+
+
+def main() -> None:
+    """Measure what was asked for."""
+    parser = argparse.ArgumentParser(prog="benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", help="parts of names; all by default")
+    parser.add_argument("--big", action="store_true", help="the long ones instead")
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    asked = parser.parse_args()
+    rows: list[Row] = []
+    for comparison in COMPARISONS:
+        named = not asked.names or any(part in comparison.name for part in asked.names)
+        if comparison.big is asked.big and named:
+            print(f"measuring: {comparison.name}", flush=True)
+            rows.append(compare(comparison, asked.rounds))
+    write(rows)
+    print(table(rows))
+
+
+if __name__ == "__main__":
+    main()

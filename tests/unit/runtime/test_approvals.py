@@ -1,0 +1,619 @@
+"""Approvals as a durable gate: bound, used once, surviving restarts, never bypassed (AP-1 to AP-5)."""
+
+import asyncio
+from pathlib import Path
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from amends.connectors.port import Attempt
+from amends.contracts.actions import Action
+from amends.contracts.approval_policy import ApprovalPolicy, ByRole, ByTenantPolicy, Quorum
+from amends.contracts.approvals import ApprovalRequest, ApprovalStatus
+from amends.contracts.declarations import CompensationContract
+from amends.contracts.enums import CompensationMode, Handler, Mode, Risk, Status
+from amends.contracts.errors import AmendsError
+from amends.contracts.ids import PrincipalId
+from amends.contracts.outcomes import NotApplied
+from amends.contracts.principals import Principal
+from amends.contracts.results import Result
+from amends.testing.refusals import refused_with
+from amends.testing.workbench import ALICE, BOB, CHARGE, TENANT, Workbench
+from amends.transactions.hashing import input_hash
+from tests.unit.runtime.desk import (
+    DONE,
+    LATER,
+    ORDER,
+    Desk,
+    action,
+    ask,
+    chain,
+    claim,
+    document,
+    records,
+)
+
+DAN = replace(BOB, id=PrincipalId("dan"))
+
+
+async def request_of(bench: Workbench, waiting: Result) -> ApprovalRequest:
+    """The stored approval request that a result waits for."""
+    assert waiting.approval_id is not None
+    found = await bench.store.get(ApprovalRequest, TENANT, waiting.approval_id)
+    assert found is not None
+    return found.document
+
+
+def guarded(desk: Desk, place: Path | None = None, **policy: object) -> Workbench:
+    """The desk behind this approval policy."""
+    approval = ApprovalPolicy(**policy)  # type: ignore[arg-type]  # fields by name
+    return Workbench(served=[desk.served(approval=approval)], file=place)
+
+
+@pytest.mark.rule("AP-5", "AP-4")
+async def test_an_action_waits_runs_once_when_resumed_and_not_by_being_approved(
+    place: Path | None,
+) -> None:
+    desk = Desk()
+    async with guarded(desk, place) as bench:
+        waiting = await ask(bench, action(id="act_1"))
+        assert (waiting.status, waiting.result_status) == ("requires_human", "pending_approval")
+        still = await ask(bench, action(id="act_1"))
+        assert (still.status, still.replayed) == ("requires_human", True)
+        await bench.bob.approve(waiting, reason="fine")
+        assert desk.seen == []
+        done = await ask(bench, action(id="act_1"))
+        assert (done.status, len(desk.seen)) == ("committed", 1)
+        assert (await request_of(bench, waiting)).status is ApprovalStatus.CONSUMED
+        assert await chain(bench, done) == [
+            "approval_requested",
+            "approval_granted",
+            "execution_started",
+            "dispatched",
+            "committed",
+        ]
+
+
+@pytest.mark.rule("AP-4")
+async def test_an_approval_is_consumed_in_the_very_change_set_of_the_claim() -> None:
+    desk = Desk()
+    async with guarded(desk) as bench:
+        waiting = await ask(bench, action(id="act_1"))
+        await bench.bob.approve(waiting)
+        running = await claim(bench, action(id="act_1"))
+        request = await request_of(bench, waiting)
+        assert (request.status, running.record.status) == (
+            ApprovalStatus.CONSUMED,
+            Status.PREPARED,
+        )
+        await bench.restart()
+        bench.wait(36)
+        await bench.sweep()
+        with refused_with("transaction.reconciliation_required"):
+            await ask(bench, action(id="act_1"))
+        assert desk.seen == []
+
+
+@pytest.mark.rule("AP-5")
+@pytest.mark.case("APR-10")
+async def test_a_pending_approval_survives_restarts_in_every_mode(place: Path | None) -> None:
+    desk = Desk(compensate=[DONE])
+    free = Desk(compensate=[DONE])
+    served = [
+        desk.served(approval=ApprovalPolicy()),
+        free.served("shop.sell"),
+    ]
+    async with Workbench(served=served, file=place) as bench:
+        sold = await ask(bench, action(capability="shop.sell"))
+        await ask(bench, action(Mode.PLAN, plan="plan_1"))
+        asked: list[Action] = [
+            action(id="act_e"),
+            action(Mode.COMMIT, id="act_c", plan="plan_1"),
+            action(
+                Mode.COMPENSATE,
+                id="act_o",
+                target=sold.action_id,
+                capability="shop.sell",
+                input={},
+                approval=True,
+            ),
+        ]
+        for one in asked:
+            assert (await ask(bench, one)).status == "requires_human"
+            await bench.restart()
+        for one in asked:
+            stored = await document(bench, str(one.action_id))
+            assert stored is not None
+            await bench.bob.approve(str(stored.approval_id))
+            await bench.restart()
+            done = await bench.alice.resume(str(one.action_id))
+            assert done.status in ("committed", "compensated")
+        assert (len(desk.seen), len(free.seen)) == (2, 2)
+
+
+@pytest.mark.rule("AP-2")
+@pytest.mark.case("APR-02")
+async def test_approver_plan_and_connector_see_the_same_bytes() -> None:
+    desk = Desk()
+    async with guarded(desk) as bench:
+        value = {"currency": "EUR", "amount": 5.0, "lines": ({"n": 1e2},)}
+        plan = await ask(bench, action(Mode.PLAN, plan="plan_1", input=value))  # type: ignore[arg-type]  # a tuple is an array
+        waiting = await bench.alice.commit(plan)
+        request = await request_of(bench, waiting)
+        record = await bench.record(plan)
+        assert request.input is not None
+        assert input_hash(record.capability_id, request.input.encode()) == request.input_hash
+        assert request.input_hash == record.input_hash
+        await bench.bob.approve(waiting)
+        await bench.alice.resume(waiting)
+        ran = msgspec.json.encode(desk.seen[0].call.input, order="sorted")
+        assert input_hash(record.capability_id, ran) == request.input_hash
+        assert record.plan is not None
+        assert request.plan_digest == record.plan.digest
+
+
+@pytest.mark.case("APR-05")
+@pytest.mark.rule("AP-2")
+async def test_what_the_caller_changes_after_asking_is_not_what_runs() -> None:
+    desk = Desk()
+    async with guarded(desk) as bench:
+        lines: list[object] = ["a"]
+        value: dict[str, object] = {"amount": 5, "lines": lines}
+        plan = await bench.alice.plan(CHARGE, value)
+        lines.append("b")
+        value["amount"] = 6
+        waiting = await bench.alice.commit(plan)
+        lines.append("c")
+        await bench.bob.approve(waiting)
+        done = await bench.alice.resume(waiting)
+        assert done.status == "committed"
+        assert desk.seen[0].call.input == {"amount": 5, "lines": ["a"]}
+
+
+@pytest.mark.case("APR-03")
+@pytest.mark.rule("AP-4")
+async def test_an_approval_serves_the_approved_action_and_no_other() -> None:
+    desk, other = Desk(), Desk()
+    served = [
+        desk.served(approval=ApprovalPolicy()),
+        other.served("shop.sell", approval=ApprovalPolicy()),
+    ]
+    async with Workbench(served=served) as bench:
+        waiting = await ask(bench, action(id="act_1"))
+        await bench.bob.approve(waiting)
+        for asked in (
+            action(id="act_1", input={"amount": 501}),
+            action(id="act_1", capability="shop.sell"),
+        ):
+            with refused_with("action.id_conflict"):
+                await ask(bench, asked)
+        assert (await request_of(bench, waiting)).status is ApprovalStatus.APPROVED
+        assert (await ask(bench, action(id="act_1"))).status == "committed"
+        assert (len(desk.seen), other.seen) == (1, [])
+
+
+@pytest.mark.case("APR-06")
+@pytest.mark.rule("AP-2", "AP-4")
+async def test_an_approved_plan_says_nothing_for_another_plan() -> None:
+    desk = Desk()
+    async with guarded(desk) as bench:
+        for plan, target in (("plan_1", "dev"), ("plan_2", "prod")):
+            await ask(bench, action(Mode.PLAN, plan=plan, input={"target": target}))
+        dev = action(Mode.COMMIT, id="act_1", plan="plan_1", input={"target": "dev"})
+        first = await ask(bench, dev)
+        await bench.bob.approve(first)
+        with refused_with("action.id_conflict"):
+            await ask(
+                bench, action(Mode.COMMIT, id="act_1", plan="plan_2", input={"target": "prod"})
+            )
+        prod = await bench.alice.commit("plan_2")
+        assert (prod.status, prod.approval_id != first.approval_id) == ("requires_human", True)
+        assert {one.status for one in await records(bench)} == {Status.PLANNED}
+        assert desk.seen == []
+
+
+@pytest.mark.case("APR-09")
+@pytest.mark.rule("AP-4")
+async def test_a_policy_or_grant_that_changed_after_approval_stops_the_claim() -> None:
+    desk = Desk()
+    async with guarded(desk) as bench:
+        waiting = await ask(bench, action(id="act_1"))
+        await bench.bob.approve(waiting)
+        tightened = ApprovalPolicy(rule=Quorum(2, ByTenantPolicy()))
+        await bench.restart([desk.served(approval=tightened)])
+        with refused_with("approval.mismatch"):
+            await ask(bench, action(id="act_1"))
+        await bench.restart([desk.served(approval=ApprovalPolicy(), required_scopes=("pay",))])
+        with refused_with("policy.denied"):
+            await ask(bench, action(id="act_1"), principal=replace(ALICE, scopes=()))
+        assert (await request_of(bench, waiting)).status is ApprovalStatus.APPROVED
+        assert desk.seen == []
+
+
+@pytest.mark.rule("AP-3")
+@pytest.mark.case("APR-10")
+async def test_a_denial_is_final_whatever_the_requester_sends_afterwards() -> None:
+    desk = Desk()
+    async with Workbench(served=[desk.served()]) as bench:
+        waiting = await ask(bench, action(id="act_1", approval=True))
+        await bench.bob.deny(waiting, reason="no")
+        for approval in (True, False):
+            with refused_with("approval.denied"):
+                await ask(bench, action(id="act_1", approval=approval))
+        with refused_with("approval.denied"):
+            await bench.alice.resume("act_1")
+        with refused_with("approval.closed"):
+            await bench.acting_as(DAN).approve(waiting)
+        assert desk.seen == []
+        request = await request_of(bench, waiting)
+        assert (request.status, request.decisions[0].approver) == (
+            ApprovalStatus.DENIED,
+            BOB.ref,
+        )
+
+
+@pytest.mark.rule("AP-4", "AP-5")
+async def test_a_wish_for_a_second_pair_of_eyes_is_not_dropped_by_asking_again_without_it() -> None:
+    desk = Desk()
+    async with Workbench(served=[desk.served()]) as bench:
+        waiting = await ask(bench, action(id="act_1", approval=True))
+        assert (await ask(bench, action(id="act_1"))).status == "requires_human"
+        await bench.bob.approve(waiting)
+        assert (await ask(bench, action(id="act_1"))).status == "committed"
+
+
+@pytest.mark.rule("TX-PLAN-1", "AP-4")
+async def test_a_plan_made_with_a_wish_for_approval_is_not_committed_without_one() -> None:
+    desk = Desk()
+    async with Workbench(served=[desk.served()]) as bench:
+        plan = await bench.alice.plan(CHARGE, dict(ORDER), approval_required=True)
+        waiting = await bench.alice.commit(plan)
+        assert (plan.approval_required, waiting.status) == (True, "requires_human")
+        await bench.bob.approve(waiting)
+        done = await bench.alice.resume(waiting)
+        assert (done.status, len(desk.seen)) == ("committed", 1)
+
+
+@pytest.mark.rule("AP-3")
+@pytest.mark.case("APR-10")
+async def test_a_requester_can_withdraw_but_not_decide(place: Path | None) -> None:
+    desk = Desk()
+    async with guarded(desk, place) as bench:
+        waiting = await ask(bench, action(id="act_1"))
+        for decide in (bench.alice.approve, bench.alice.deny):
+            with refused_with("approval.separation_of_duties"):
+                await decide(waiting)
+        stopped = await bench.alice.cancel("act_1", reason="changed my mind")
+        request = await request_of(bench, waiting)
+        assert (stopped.status, request.status) == ("cancelled", ApprovalStatus.WITHDRAWN)
+        with refused_with("approval.closed"):
+            await bench.bob.approve(waiting)
+        with refused_with("action.cancelled"):
+            await ask(bench, action(id="act_1"))
+        assert desk.seen == []
+
+
+@pytest.mark.rule("AP-3")
+@pytest.mark.case("APR-10", "APR-12")
+async def test_each_ending_of_a_request_is_a_state_of_its_own_with_actor_and_time() -> None:
+    desk = Desk()
+    async with guarded(desk) as bench:
+        ends: dict[str, ApprovalRequest] = {}
+        for name in ("denied", "expired", "withdrawn", "revoked", "consumed"):
+            waiting = await ask(bench, action(id=f"act_{name}"))
+            match name:
+                case "denied":
+                    await bench.bob.deny(waiting)
+                case "withdrawn":
+                    await bench.alice.cancel(waiting)
+                case "revoked":
+                    await bench.bob.approve(waiting)
+                    await bench.bob.revoke(waiting)
+                case "consumed":
+                    await bench.bob.approve(waiting)
+                    await ask(bench, action(id=f"act_{name}"))
+                case _:
+                    bench.wait(86_400)
+                    await bench.sweep()
+            ends[name] = await request_of(bench, waiting)
+        assert {name: end.status.value for name, end in ends.items()} == {
+            name: name for name in ends
+        }
+        assert all(end.decided_at is not None for end in ends.values())
+        receipts = {
+            name: await chain(bench, end.transaction_id)
+            for name, end in ends.items()
+            if name in ("consumed",)
+        }
+        assert "approval_granted" in receipts["consumed"]
+
+
+@pytest.mark.rule("AP-3", "AP-4")
+async def test_an_expired_request_is_refused_before_and_after_the_sweeper_wrote_it() -> None:
+    desk = Desk()
+    async with guarded(desk, ttl_ms=10_000) as bench:
+        pending = await ask(bench, action(id="act_p"))
+        granted = await ask(bench, action(id="act_g"))
+        await bench.bob.approve(granted)
+        bench.wait(10)
+        for _ in range(2):
+            for id_ in ("act_p", "act_g"):
+                with refused_with("approval.expired"):
+                    await ask(bench, action(id=id_))
+            with refused_with("approval.expired"):
+                await bench.bob.approve(pending)
+            swept = await bench.sweep()
+        assert swept.approvals_expired == 0
+        assert (await request_of(bench, granted)).status is ApprovalStatus.EXPIRED
+        assert desk.seen == []
+
+
+@pytest.mark.rule("AP-4", "TX-CLAIM-1")
+async def test_an_approval_that_expires_between_check_and_claim_is_not_used() -> None:
+    desk = Desk()
+    async with guarded(desk, ttl_ms=10_000) as bench:
+        waiting = await ask(bench, action(id="act_1"))
+        await bench.bob.approve(waiting)
+        commit = bench.store.commit
+
+        async def slow(change_set: object) -> object:
+            bench.store.commit = commit  # type: ignore[method-assign]
+            bench.wait(10)
+            return await commit(change_set)  # type: ignore[arg-type]  # passed on as it came
+
+        bench.store.commit = slow  # type: ignore[method-assign,assignment]
+        with refused_with("approval.expired"):
+            await ask(bench, action(id="act_1"))
+        assert desk.seen == []
+
+
+@pytest.mark.rule("AP-4")
+async def test_an_approved_request_can_be_revoked_until_it_is_used() -> None:
+    desk = Desk()
+    async with guarded(desk) as bench:
+        waiting = await ask(bench, action(id="act_1"))
+        await bench.bob.approve(waiting)
+        with refused_with("approval.not_allowed"):
+            await bench.acting_as(DAN).revoke(waiting)
+        await bench.bob.revoke(waiting, reason="second thoughts")
+        with refused_with("approval.revoked"):
+            await ask(bench, action(id="act_1"))
+        other = await ask(bench, action(id="act_2"))
+        await bench.bob.approve(other)
+        await bench.olga.revoke(other)
+        third = await ask(bench, action(id="act_3"))
+        await bench.bob.approve(third)
+        await ask(bench, action(id="act_3"))
+        with refused_with("approval.closed"):
+            await bench.bob.revoke(third)
+        assert len(desk.seen) == 1
+
+
+@pytest.mark.rule("AP-4", "TX-CLAIM-1")
+async def test_a_revocation_and_a_claim_at_once_do_not_both_happen() -> None:
+    desk = Desk()
+    async with guarded(desk) as bench:
+        waiting = await ask(bench, action(id="act_1"))
+        await bench.bob.approve(waiting)
+        commit = bench.store.commit
+
+        async def overtaken(change_set: object) -> object:
+            bench.store.commit = commit  # type: ignore[method-assign]
+            await bench.bob.revoke(waiting)
+            return await commit(change_set)  # type: ignore[arg-type]  # passed on as it came
+
+        bench.store.commit = overtaken  # type: ignore[method-assign,assignment]
+        with refused_with("approval.revoked"):
+            await ask(bench, action(id="act_1"))
+        assert desk.seen == []
+
+
+@pytest.mark.rule("AP-4")
+async def test_a_reopened_attempt_reuses_the_consumption_while_it_holds() -> None:
+    desk = Desk([NotApplied(error=LATER), NotApplied(error=LATER), DONE])
+    async with guarded(desk, ttl_ms=60_000) as bench:
+        asked = action(id="act_1", key="k")
+        waiting = await ask(bench, asked)
+        await bench.bob.approve(waiting)
+        first = await ask(bench, asked)
+        second = await ask(bench, asked)
+        assert (first.status, second.status) == ("failed", "failed")
+        bench.wait(60)
+        with refused_with("approval.expired"):
+            await ask(bench, asked)
+        assert len(desk.seen) == 2
+
+
+@pytest.mark.rule("AP-4")
+async def test_a_reopened_attempt_under_a_policy_that_asks_only_now_waits_for_people() -> None:
+    desk = Desk([NotApplied(error=LATER), DONE])
+    async with Workbench(served=[desk.served()]) as bench:
+        asked = action(id="act_1", key="k")
+        await ask(bench, asked)
+        await bench.restart([desk.served(approval=ApprovalPolicy())])
+        waiting = await ask(bench, asked)
+        assert (waiting.status, waiting.result_status) == ("failed", "pending_approval")
+        await bench.bob.approve(waiting)
+        done = await ask(bench, asked)
+        assert (done.status, len(desk.seen)) == ("committed", 2)
+
+
+@pytest.mark.rule("AP-4")
+async def test_edits_make_a_new_plan_and_a_new_request() -> None:
+    desk = Desk()
+    async with guarded(desk) as bench:
+        first = await bench.alice.commit(await bench.alice.plan(CHARGE, {"amount": 5}))
+        await bench.bob.approve(first)
+        edited = await bench.alice.commit(await bench.alice.plan(CHARGE, {"amount": 6}))
+        assert edited.status == "requires_human"
+        assert edited.approval_id != first.approval_id
+        assert desk.seen == []
+
+
+@pytest.mark.rule("AP-3", "AP-5")
+async def test_two_approvers_at_once_see_the_same_truth(place: Path | None) -> None:
+    desk = Desk()
+    async with guarded(desk, place) as bench:
+        waiting = await ask(bench, action(id="act_1"))
+        answers = await asyncio.gather(
+            bench.bob.approve(waiting, seen_revision=1),
+            bench.acting_as(DAN).deny(waiting, seen_revision=1),
+            return_exceptions=True,
+        )
+        stale = [one for one in answers if isinstance(one, AmendsError)]
+        request = await request_of(bench, waiting)
+        assert [one.code for one in stale] == ["approval.stale"]
+        assert stale[0].details == {
+            "approval_id": waiting.approval_id,
+            "status": request.status.value,
+            "revision": 2,
+        }
+        assert len(request.decisions) == 1
+
+
+@pytest.mark.rule("AP-1")
+async def test_a_quorum_counts_people_and_roles_as_they_are_when_deciding() -> None:
+    desk = Desk()
+    lead = replace(BOB, id=PrincipalId("lea"), roles=("lead",))
+    async with guarded(desk, rule=Quorum(2, ByRole("lead"))) as bench:
+        waiting = await ask(bench, action(id="act_1"))
+        with refused_with("approval.not_allowed"):
+            await bench.bob.approve(waiting)
+        await bench.acting_as(lead).approve(waiting)
+        with refused_with("approval.already_decided"):
+            await bench.acting_as(lead).approve(waiting)
+        assert (await ask(bench, action(id="act_1"))).status == "requires_human"
+        await bench.acting_as(replace(lead, id=PrincipalId("lou"))).approve(waiting)
+        assert (await ask(bench, action(id="act_1"))).status == "committed"
+
+
+@pytest.mark.case("APR-12")
+@pytest.mark.rule("AP-3", "TX-REQ-1")
+async def test_who_decided_comes_from_authentication_alone() -> None:
+    desk = Desk()
+    intern = Principal(id=PrincipalId("intern"), tenant=TENANT)
+    async with guarded(desk) as bench:
+        waiting = await ask(bench, action(id="act_1"))
+        with refused_with("approval.not_allowed"):
+            await bench.acting_as(intern).approve(waiting, evidence={"decided_by": "cfo"})
+        decided = await bench.bob.approve(waiting, evidence={"decided_by": "cfo"})
+        assert [one.approver for one in decided.decisions] == [BOB.ref]
+
+
+@pytest.mark.rule("AP-1")
+async def test_a_policy_may_ask_for_evidence() -> None:
+    desk = Desk()
+    async with guarded(desk, evidence=("ticket",)) as bench:
+        waiting = await ask(bench, action(id="act_1"))
+        with refused_with("approval.evidence_required"):
+            await bench.bob.approve(waiting)
+        decided = await bench.bob.approve(waiting, evidence={"ticket": "T-7"})
+        assert decided.decisions[0].evidence == {"ticket": "T-7"}
+
+
+@pytest.mark.case("CAN-06")
+async def test_what_people_write_is_stored_or_refused_and_never_half(place: Path | None) -> None:
+    desk = Desk()
+    async with guarded(desk, place) as bench:
+        waiting = await ask(bench, action(id="act_1"))
+        before = await request_of(bench, waiting)
+        for options, code in (
+            ({"reason": "\ud800"}, "input.lone_surrogate"),
+            ({"reason": "x" * 2_001}, "input.too_large"),
+            ({"reason": 5}, "input.unsupported_type"),
+            ({"evidence": {"ticket": "\udc00"}}, "input.lone_surrogate"),
+            ({"evidence": {"ticket": 5}}, "input.unsupported_type"),
+            ({"evidence": {str(n): "x" * 2_000 for n in range(9)}}, "action.metadata_too_large"),
+        ):
+            with refused_with(code):
+                await bench.bob.approve(waiting, **options)  # type: ignore[arg-type]  # from a table
+        with refused_with("input.lone_surrogate"):
+            await bench.alice.cancel("act_1", reason="\ud800")
+        assert await request_of(bench, waiting) == before
+        told = "Zeile eins\nZeile zwei\x00 🎈"
+        assert (await bench.bob.approve(waiting, reason=told)).decisions[0].reason == told
+        assert (await request_of(bench, waiting)).decisions[0].reason == told
+
+
+@pytest.mark.rule("AP-1", "TX-PIPE-3")
+@pytest.mark.parametrize("risk", [Risk.HIGH, Risk.CRITICAL])
+async def test_a_risk_above_medium_asks_by_itself(risk: Risk) -> None:
+    desk = Desk()
+    async with Workbench(served=[desk.served(risk=risk)]) as bench:
+        waiting = await ask(bench, action(id="act_1"))
+        request = await request_of(bench, waiting)
+        assert (waiting.status, request.risk) == ("requires_human", risk)
+
+
+@pytest.mark.rule("TX-PIPE-3")
+async def test_a_forced_approval_stays_the_same_policy_when_the_action_is_resumed() -> None:
+    desk = Desk(compensate=[DONE])
+    contract = CompensationContract(mode=CompensationMode.SUPPORTED, requires_approval=True)
+    declared = ApprovalPolicy(required=False, rule=ByRole("finance"))
+    async with Workbench(
+        served=[desk.served(compensation=contract, approval=declared)]
+    ) as bench:
+        done = await ask(bench, action())
+        waiting = await bench.alice.compensate(done)
+        request = await request_of(bench, waiting)
+        assert request.policy.rule == ByTenantPolicy()
+        await bench.bob.approve(waiting)
+        made = await bench.alice.resume(waiting)
+        assert made.status == "compensated"
+
+
+@pytest.mark.rule("AP-5")
+async def test_waiting_ends_with_the_decision_or_with_patience() -> None:
+    desk = Desk()
+    async with guarded(desk) as bench:
+        waiting = await ask(bench, action(id="act_1"))
+        with refused_with("approval.wait_timeout"):
+            await bench.alice.wait_for_approval(waiting, timeout_s=0.001)
+        waits = asyncio.ensure_future(bench.alice.wait_for_approval(waiting, timeout_s=5))
+        await asyncio.sleep(0)
+        await bench.bob.approve(waiting)
+        assert (await waits).status == "committed"
+        other = await ask(bench, action(id="act_2"))
+        await bench.bob.deny(other)
+        with refused_with("approval.denied"):
+            await bench.alice.wait_for_approval("act_2")
+        with refused_with("approval.not_found"):
+            await bench.alice.wait_for_approval("act_9")
+
+
+@pytest.mark.rule("AP-2")
+async def test_an_action_whose_request_is_gone_does_not_run() -> None:
+    desk = Desk()
+    async with guarded(desk) as bench:
+        waiting = await ask(bench, action(id="act_1"))
+        get = bench.store.get
+
+        async def without_approvals(type_: type, tenant: str, id_: str) -> object:
+            if type_ is ApprovalRequest:
+                return None
+            return await get(type_, tenant, id_)  # type: ignore[arg-type]  # passed on as it came
+
+        bench.store.get = without_approvals  # type: ignore[method-assign,assignment]
+        with refused_with("approval.not_found"):
+            await ask(bench, action(id="act_1"))
+        stopped = await bench.alice.cancel(waiting)
+        assert (stopped.status, desk.seen) == ("cancelled", [])
+
+
+@pytest.mark.rule("TX-RECON-4")
+async def test_a_look_up_by_the_scheduler_asks_nobody() -> None:
+    async def lost(_attempt: Attempt) -> object:
+        raise ConnectionResetError
+
+    desk = Desk([lost], reconcile=[DONE])
+    async with guarded(desk) as bench:
+        waiting = await ask(bench, action(id="act_1"))
+        await bench.bob.approve(waiting)
+        made = await ask(bench, action(id="act_1"))
+        bench.wait(5)
+        swept = await bench.sweep()
+        assert (made.status, swept.reconciled) == ("outcome_unknown", 1)
+        assert (await bench.record(made)).status is Status.RECONCILED
+        assert len((await bench.snapshot()).approvals) == 1
+        assert desk.entered(Handler.RECONCILE) == 1
