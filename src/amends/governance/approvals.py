@@ -61,14 +61,16 @@ class Word(msgspec.Struct, frozen=True, kw_only=True):
 def decide(request: ApprovalRequest, word: Word) -> ApprovalRequest:
     """The request with one more decision (AP-3).
 
-    Raises `approval.stale`, `approval.closed`, `approval.expired`, `approval.separation_of_duties`,
-    `approval.not_allowed`, `approval.already_decided` or `approval.evidence_required`; to another
-    tenant's principal the request does not exist (`approval.not_found`).
+    Raises `approval.stale`, `approval.frozen`, `approval.closed`, `approval.expired`,
+    `approval.separation_of_duties`, `approval.not_allowed`, `approval.already_decided` or
+    `approval.evidence_required`; to another tenant's principal the request does not exist
+    (`approval.not_found`).
     """
     if word.principal.tenant != request.tenant:
         raise coded("approval.not_found")
     if word.seen_revision != request.revision:
         raise _about("approval.stale", request)
+    _check_not_frozen(request)
     if word.now >= request.expires_at:
         raise _about("approval.expired", request)
     if word.answer is Answer.REVOKED:
@@ -206,16 +208,23 @@ def _revoke(request: ApprovalRequest, word: Word) -> ApprovalRequest:
 
 
 def expire(request: ApprovalRequest, now: datetime) -> ApprovalRequest | None:
-    """The request expired, or none where it is not due or takes no more change."""
-    if request.status not in OPEN or now < request.expires_at:
+    """The request expired, or none where it is not due or takes no more change.
+
+    A frozen one waits: it may have been used in the store that was lost.
+    """
+    if request.status not in OPEN or now < request.expires_at or request.frozen is not None:
         return None
     return _moved(request, ApprovalStatus.EXPIRED, now)
 
 
 def withdraw(request: ApprovalRequest, now: datetime) -> ApprovalRequest | None:
-    """The request taken back by its requester's cancellation, or none where it is closed."""
+    """The request taken back by its requester's cancellation, or none where it is closed.
+
+    Raises `approval.frozen`: nobody can say of a frozen one that it was never used.
+    """
     if request.status not in OPEN:
         return None
+    _check_not_frozen(request)
     return _moved(request, ApprovalStatus.WITHDRAWN, now)
 
 
@@ -224,8 +233,10 @@ def consume(
 ) -> ApprovalRequest:
     """The approval used up by exactly one execution of exactly what was approved (AP-4).
 
-    Raises `approval.mismatch` where action, hash or policy changed, else the code of its status.
+    Raises `approval.frozen`, `approval.mismatch` where action, hash or policy changed, else the
+    code of its status.
     """
+    _check_not_frozen(request)
     if request.action_hash != action_hash or request.policy_hash != policy_hash(policy):
         raise _about("approval.mismatch", request)
     if request.status in OPEN and now >= request.expires_at:
@@ -248,6 +259,28 @@ def check_consumed(
         raise _about(_CLOSED_CODES.get(request.status, "approval.required"), request)
     if now >= request.expires_at:
         raise _about("approval.expired", request)
+
+
+def freeze(request: ApprovalRequest, reason: str, now: datetime) -> ApprovalRequest | None:
+    """The request frozen with its restored store, or none where it is closed (TX-LEASE-3).
+
+    Of a consumed one the record that it serves is frozen.
+    """
+    if request.status not in OPEN or request.frozen is not None:
+        return None
+    return msgspec.structs.replace(_moved(request, request.status, now), frozen=reason)
+
+
+def release(request: ApprovalRequest, now: datetime) -> ApprovalRequest | None:
+    """The request released by an operator, or none where it is not frozen."""
+    if request.frozen is None:
+        return None
+    return msgspec.structs.replace(_moved(request, request.status, now), frozen=None)
+
+
+def _check_not_frozen(request: ApprovalRequest) -> None:
+    if request.frozen is not None:
+        raise _about("approval.frozen", request)
 
 
 def _about(code: str, request: ApprovalRequest) -> AmendsError:

@@ -267,8 +267,8 @@ class Settle:
             record,
             heard.reading,
             heard.output,
+            heard.fence,
             stored.read_at,
-            fence=heard.fence,
             event=heard.event,
         )
         if late.record is None and late.correction is None:

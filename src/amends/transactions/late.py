@@ -57,9 +57,9 @@ def take_late(
     record: TransactionRecord,
     reading: Reading,
     output: StoredOutput,
+    fence: Fence | None,
     now: datetime,
     *,
-    fence: Fence | None = None,
     event: str | None = None,
 ) -> Late:
     """What a late answer, or a provider's own event, means for the record as it stands.
