@@ -119,6 +119,7 @@ class Portal:
 
     get = _blocking(Amends.get)
     list = _blocking(Amends.list)
+    approvals = _blocking(Amends.approvals)
     refusals = _blocking(Amends.refusals)
     receipts = _blocking(Amends.receipts)
     verify = _blocking(Amends.verify)

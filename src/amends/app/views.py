@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from amends.contracts import limits
+from amends.contracts.approvals import ApprovalRequest
 from amends.contracts.documents import Refusal, TransactionRecord
 from amends.contracts.evidence import Receipt
 from amends.contracts.ids import ActionId, PlanId, TransactionId
@@ -64,6 +65,22 @@ class Views:
     ) -> Page[TransactionRecord]:
         """A page of transactions, newest first; `where` filters on `status`, `capability_id` …"""
         return await self._reading.list(
+            self._reader, where=dict(where or {}), after=after, limit=limit
+        )
+
+    async def approvals(
+        self,
+        *,
+        where: Mapping[str, str] | None = None,
+        after: str | None = None,
+        limit: int = limits.PAGE_SIZE,
+    ) -> Page[ApprovalRequest]:
+        """A page of approval requests, newest first: the caller's own, and those it may decide.
+
+        `where` filters on `status`, `action_id` and `transaction_id`. Who may read every
+        transaction sees every request.
+        """
+        return await self._reading.approvals(
             self._reader, where=dict(where or {}), after=after, limit=limit
         )
 

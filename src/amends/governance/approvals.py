@@ -117,6 +117,24 @@ def _check_may_decide(request: ApprovalRequest, decision: Decision, word: Word) 
         raise coded("approval.evidence_required", {"evidence": list(lacking)})
 
 
+def may_decide(request: ApprovalRequest, principal: Principal, now: datetime) -> bool:
+    """Whether this principal's word on the request would count now."""
+    word = Word(
+        decision_id=DecisionId(""),
+        answer=Answer.DENIED,  # needs no evidence
+        principal=principal,
+        reason="",
+        evidence={},
+        seen_revision=request.revision,
+        now=now,
+    )
+    try:
+        decide(request, word)
+    except AmendsError:
+        return False
+    return True
+
+
 def _status_after(request: ApprovalRequest, decision: Decision) -> ApprovalStatus:
     if decision.answer is Answer.DENIED:
         return ApprovalStatus.DENIED

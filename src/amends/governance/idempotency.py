@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Final, assert_never
 
 from amends.contracts import limits
-from amends.contracts.canonical import domain_digest
+from amends.contracts.canonical import parts_digest
 from amends.contracts.codes import coded
 from amends.contracts.declarations import Capability, IdempotencyContract
 from amends.contracts.documents import ActionDocument, Reservation
@@ -68,9 +68,7 @@ def reservation_id(
     scope = capability.idempotency.key_scope
     within = _within(scope, capability.id, principal, identity, action_id)
     space = _EFFECTS if mode in MUTATING_MODES else mode.value
-    return domain_digest(
-        "amends-reservation-v1", [principal.tenant, space, scope.value, within, key]
-    )
+    return parts_digest("amends-reservation-v1", principal.tenant, space, scope, within, key)
 
 
 def _within(

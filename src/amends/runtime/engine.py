@@ -76,10 +76,19 @@ class Engine:
 
     async def begin(self, request: Request) -> Running | Result:
         """Steps 1 to 13: a licensed attempt, or the result that makes none."""
+        self._check_open()
+        admitted = await self._intake.admit(request, await self.environment.store.now())
+        # A credential or a policy may have taken its time, and the word to stop come meanwhile.
+        self._check_open()
+        return await self._begin.begin(admitted)
+
+    def _check_open(self) -> None:
         if self._closed:
             raise coded("runtime.closed")
-        admitted = await self._intake.admit(request, await self.environment.store.now())
-        return await self._begin.begin(admitted)
+
+    def stop_taking(self) -> None:
+        """Take no new work from now on; what was begun goes on. Signal handlers may call it."""
+        self._closed = True
 
     def dispatch(self, running: Running) -> None:
         """Let a licensed attempt run in a task of its own."""

@@ -221,6 +221,8 @@ class Grounds:
         answered = own is not None and own.mode is Mode.RECONCILE and own.result is not None
         if own is not None and answered and stored.document.status is Status.RECONCILED:
             return await self._acceptance.current(own, replayed=True)
+        if stored.lapsed and holds_lease(stored.document):
+            return Lapsed(stored)
         request = admitted.request
         ask = Ask(
             capability_id=admitted.registered.capability.id,

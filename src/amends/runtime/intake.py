@@ -147,8 +147,11 @@ _GATES: Final = (
 )
 
 
+_PASSED: Final = {gate: GateVerdict(gate=gate, answer=_ALLOW) for gate in _GATES}
+
+
 def _pass(passed: list[GateVerdict], gate: str) -> None:
-    passed.append(GateVerdict(gate=gate, answer=_ALLOW))
+    passed.append(_PASSED[gate])
 
 
 def _policy_verdict(decision: PolicyDecision) -> GateVerdict:

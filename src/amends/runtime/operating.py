@@ -1,5 +1,6 @@
 """What operators do by hand: settle an unknown outcome, release a frozen record."""
 
+from amends.contracts.approvals import ApprovalRequest
 from amends.contracts.codes import coded
 from amends.contracts.declarations import Capability
 from amends.contracts.documents import ActionDocument, OperatorRuling, TransactionRecord
@@ -91,20 +92,46 @@ class Operating:
         return await self._shown(record)
 
     async def release(self, caller: Caller, transaction_id: TransactionId) -> Result:
-        """Release a frozen record (TX-LEASE-3).
+        """Release what a restore froze of a transaction: record and approvals (TX-LEASE-3).
 
-        Raises `transaction.settle_not_allowed` for anybody but operators, and
-        `transaction.not_frozen`.
+        Raises `transaction.settle_not_allowed` for anybody but operators, `transaction.not_found`
+        and `transaction.not_frozen`.
         """
         if not caller.principal.is_operator:
             raise coded("transaction.settle_not_allowed")
+        asking = await until_written(lambda: self._release_approvals(caller, transaction_id))
 
         async def once() -> Result | Lost:
-            stored = await self._record(caller, transaction_id)
+            stored = await self._environment.store.get(
+                TransactionRecord, caller.tenant, transaction_id
+            )
+            if asking is not None and (stored is None or stored.document.frozen is None):
+                return await self._engine.acceptance.current(asking)
+            if stored is None:
+                raise coded("transaction.not_found")
             record = await self._engine.upkeep.release(stored, caller.principal.ref)
             return Lost(0, Loss.REVISION) if record is None else await self._shown(record)
 
         return await until_written(once)
+
+    async def _release_approvals(
+        self, caller: Caller, transaction_id: TransactionId
+    ) -> ActionDocument | Lost | None:
+        """Release the transaction's approval requests; an action that waits for one, if any."""
+        store, after, asking = self._environment.store, None, None
+        while True:
+            where = {"transaction_id": transaction_id}
+            page = await store.list(ApprovalRequest, caller.tenant, where=where, after=after)
+            for item in page.items:
+                if not isinstance(item, Stored) or item.document.frozen is None:
+                    continue
+                by = caller.principal.ref
+                if await self._engine.upkeep.release_approval(item, by) is None:
+                    return Lost(0, Loss.REVISION)
+                asking = await store.get(ActionDocument, caller.tenant, item.document.action_id)
+            if page.next is None:
+                return asking.document if asking else None
+            after = page.next
 
     async def _record(
         self, caller: Caller, transaction_id: TransactionId

@@ -17,6 +17,7 @@ from amends.contracts.documents import (
     Correction,
     Evidence,
     GateVerdict,
+    OperatorRuling,
     Refusal,
     TransactionPlan,
     TransactionRecord,
@@ -24,9 +25,10 @@ from amends.contracts.documents import (
 from amends.contracts.enums import Status
 from amends.contracts.evidence import Receipt
 from amends.contracts.ids import ActionId, PlanId, TenantId, TransactionId
+from amends.contracts.json_types import Json
 from amends.contracts.principals import Caller, PrincipalRef
 from amends.contracts.results import Result
-from amends.governance.approvals import OPEN
+from amends.governance.approvals import OPEN, may_decide
 from amends.receipts.chain import chain_of
 from amends.runtime.engine import Engine
 from amends.stores.port import Page, Stored
@@ -60,6 +62,8 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     corrections: tuple[Correction, ...] = ()
     frozen: str | None = None
     approval: ApprovalRequest | None = None
+    ruling: OperatorRuling | None = None
+    metadata: dict[str, Json] = {}
     receipts: tuple[Receipt, ...] = ()
 
 
@@ -159,6 +163,8 @@ class Reading:
             corrections=await self._corrections(record) if record else (),
             frozen=record.frozen if record else None,
             approval=approval,
+            ruling=record.ruling if record else None,
+            metadata=action.metadata,
             receipts=receipts,
         )
 
@@ -197,6 +203,31 @@ class Reading:
         page = await self._store.list(Refusal, caller.tenant, where=where)
         entries = tuple(item.document for item in page.items if isinstance(item, Stored))
         return tuple(one for one in entries if _may_read(caller, one.principal))
+
+    async def approvals(
+        self,
+        caller: Caller,
+        *,
+        where: dict[str, str],
+        after: str | None,
+        limit: int,
+    ) -> Page[ApprovalRequest]:
+        """A page of approval requests that the caller asked for, may decide, or may read."""
+        page = await self._store.list(
+            ApprovalRequest,
+            caller.tenant,
+            where=where,
+            after=after,
+            limit=min(limit, limits.PAGE_SIZE),
+        )
+        seen = tuple(
+            item
+            for item in page.items
+            if not isinstance(item, Stored)
+            or _may_read(caller, item.document.requester)
+            or may_decide(item.document, caller.principal, item.read_at)
+        )
+        return msgspec.structs.replace(page, items=seen)
 
     async def list(
         self,

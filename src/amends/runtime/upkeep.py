@@ -12,7 +12,7 @@ from amends.contracts.errors import Refused
 from amends.contracts.evidence import ReceiptType
 from amends.contracts.ids import PrincipalId, TenantId
 from amends.contracts.principals import Principal, PrincipalRef
-from amends.governance.approvals import expire
+from amends.governance import approvals
 from amends.receipts.chain import chain_of
 from amends.runtime.changes import Draft
 from amends.runtime.environment import Environment
@@ -86,16 +86,38 @@ class Upkeep:
         due = Due(after_ms=0) if holds_lease(record) else due_of(record)
         return await self._write(record, ReceiptType.RELEASED, operator, due=due)
 
+    async def freeze_approval(
+        self, stored: Stored[ApprovalRequest], reason: str
+    ) -> ApprovalRequest | None:
+        """Freeze a waiting request whose store is not the one it was written in (TX-LEASE-3)."""
+        request = approvals.freeze(stored.document, reason, stored.read_at)
+        return await self._write_request(request, ReceiptType.FROZEN, RECOVERY)
+
+    async def release_approval(
+        self, stored: Stored[ApprovalRequest], operator: PrincipalRef
+    ) -> ApprovalRequest | None:
+        """Release a frozen request; it goes on until it expires."""
+        request = approvals.release(stored.document, stored.read_at)
+        return await self._write_request(request, ReceiptType.RELEASED, operator)
+
     async def expire_approval(self, stored: Stored[ApprovalRequest]) -> bool:
         """Write an approval that nobody used in time down as expired; false where not due."""
-        request = expire(stored.document, stored.read_at)
-        if request is None:
-            return False
-        draft = Draft(request.tenant, request.transaction_id)
-        draft.replace(request)
+        request = approvals.expire(stored.document, stored.read_at)
         type_ = ReceiptType.APPROVAL_EXPIRED
-        draft.step(approval_step(type_, request, RECOVERY, stored.read_at))
-        return not isinstance(await self._commit(draft, request), Lost)
+        return await self._write_request(request, type_, RECOVERY) is not None
+
+    async def _write_request(
+        self, request: ApprovalRequest | None, type_: ReceiptType, actor: PrincipalRef
+    ) -> ApprovalRequest | None:
+        """Make a request's change durable; none where there is none, or somebody was faster."""
+        if request is None:
+            return None
+        waits = request.status in approvals.OPEN and request.frozen is None
+        draft = Draft(request.tenant, request.transaction_id)
+        draft.replace(request, Due(at=request.expires_at) if waits else None)
+        draft.step(approval_step(type_, request, actor, request.updated_at))
+        written = await self._commit(draft, request)
+        return None if isinstance(written, Lost) else request
 
     async def _write(
         self,

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
 from amends.contracts.documents import Document, TransactionRecord
+from amends.contracts.enums import Status
 from amends.contracts.ids import TenantId
 from amends.simulation.laws import Books, Turn, find_broken_laws
 from amends.simulation.promises import Promise
@@ -28,6 +29,7 @@ from amends.stores.port import (
 )
 from amends.stores.rows import from_micros
 from amends.stores.shapes import shape_of
+from amends.transactions.leases import ABANDONED
 
 D = TypeVar("D", bound=Document)
 Key = tuple[type[Document], str]
@@ -132,6 +134,19 @@ class Chronicle(Memory):
         )
         for text in find_broken_laws(turn):
             self.fault(text)
+        if isinstance(after, TransactionRecord):
+            self._count(turn.before, after)
+
+    def _count(self, before: AnyDocument | None, after: TransactionRecord) -> None:
+        """Note what became of a record, so that a world in which nothing happens shows."""
+        self.seen[f"{after.mode} {after.status}"] += 1
+        if after.status is Status.RECONCILED:
+            self.seen[f"reconciled as {after.verdict}"] += 1
+        if after.error is not None and after.error.code == ABANDONED:
+            self.seen["lapsed"] += 1
+        attempts = before.attempts if isinstance(before, TransactionRecord) else 0
+        if after.attempt is not None and after.attempt.redrive and after.attempts > attempts:
+            self.seen["re-driven"] += 1
 
     def _remember(self, document: AnyDocument) -> None:
         self._latest[_key(document)] = document

@@ -23,6 +23,7 @@ from amends.contracts.errors import AmendsError
 from amends.contracts.ids import CapabilityId
 from amends.contracts.json_types import Json
 from amends.contracts.times import after_ms, format_instant, parse_instant
+from amends.transactions.coherence import check_coherent
 from amends.transactions.replay import belongs_to
 
 COMPENSABLE: Final = frozenset({CompensationMode.SUPPORTED, CompensationMode.BEST_EFFORT})
@@ -54,6 +55,8 @@ def check_target(
         raise coded("transaction.compensation_not_supported", {"capability_id": capability.id})
     action = _target_action(capability.id, target)
     record = target.record
+    if record is not None:
+        check_coherent(record)
     result = record.result if record is not None else action.result
     found_out = record is not None and record.status is Status.RECONCILED
     if not found_out and not _completed(result) and not _partial_evidence(result):

@@ -9,7 +9,12 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from amends.contracts.canonical import digest_bytes, domain_digest
+from amends.contracts.canonical import (
+    digest_bytes,
+    domain_digest,
+    parts_digest,
+    record_digest,
+)
 from amends.contracts.declarations import Capability
 from amends.contracts.documents import TransactionPlan
 from amends.contracts.enums import Mode
@@ -64,7 +69,7 @@ def provider_key(tenant: TenantId, transaction_id: TransactionId, action_id: Act
     It names the transaction, so that a person at the provider, or an event from there, leads back
     to it; the digest keeps tenants and actions apart.
     """
-    made = domain_digest("amends-provider-key-v1", [tenant, transaction_id, action_id])
+    made = parts_digest("amends-provider-key-v1", tenant, transaction_id, action_id)
     return f"{_PROVIDER_KEY_PREFIX}{transaction_id}-{made[:_DIGEST_PART]}"
 
 
@@ -109,17 +114,27 @@ def fingerprint(intent: Intent, chosen_transaction_id: TransactionId | None) -> 
     where the caller chose it. The action id stays out, since a retry may come under a new one, and
     so does a transaction id that Amends made up or took from the plan.
     """
-    return domain_digest(
-        "amends-fingerprint-v1",
-        {
-            "capability_id": intent.capability_id,
-            "compensation_for": intent.compensation_for,
-            "identity": msgspec.to_builtins(intent.identity),
-            "input_hash": intent.input_hash,
-            "mode": intent.mode.value,
-            "plan_id": intent.plan_id,
-            "principal": msgspec.to_builtins(intent.requester),
-            "tenant": intent.tenant,
-            "transaction_id": chosen_transaction_id,
-        },
+    bound = _Fingerprinted(
+        capability_id=intent.capability_id,
+        compensation_for=intent.compensation_for,
+        identity=intent.identity,
+        input_hash=intent.input_hash,
+        mode=intent.mode,
+        plan_id=intent.plan_id,
+        principal=intent.requester,
+        tenant=intent.tenant,
+        transaction_id=chosen_transaction_id,
     )
+    return record_digest("amends-fingerprint-v1", bound)
+
+
+class _Fingerprinted(msgspec.Struct, frozen=True, kw_only=True):
+    capability_id: CapabilityId
+    compensation_for: ActionId | None
+    identity: Identity | None
+    input_hash: str
+    mode: Mode
+    plan_id: PlanId | None
+    principal: PrincipalRef
+    tenant: TenantId
+    transaction_id: TransactionId | None

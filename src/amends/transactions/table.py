@@ -14,6 +14,7 @@ from amends.contracts.codes import coded
 from amends.contracts.documents import TransactionRecord
 from amends.contracts.enums import IN_FLIGHT, Status
 from amends.contracts.errors import AmendsError
+from amends.transactions.coherence import check_coherent
 
 
 class Event(StrEnum):
@@ -141,20 +142,26 @@ def move(
     """The record after an event, one revision later, with the changes that come with it.
 
     A record that enters a status in which the outcome is open loses what an earlier settlement (or
-    its plan) left: result, verdict and `settled_at` speak of a known ending only.
+    its plan) left: result, verdict and `settled_at` speak of a known ending only. A clock that went
+    back neither updates nor settles a record before what it went through already.
 
-    Raises `Conflict` (`transaction.transition_refused`) where the table has no row.
+    Raises `Conflict` (`transaction.transition_refused`) where the table has no row, and `Corrupt`
+    (`transaction.record_contradictory`) for a record that contradicts itself.
     """
     row = _BY_EVENT[event]
     if row.before is None or record.status not in row.before:
         raise _refused(event, record.status)
+    check_coherent(record)
     if row.after in _UNSETTLED:
         changes = {"result": None, "verdict": None, "settled_at": None, **changes}
+    updated_at = max(now, record.updated_at)
+    if changes.get("settled_at") is not None:
+        changes["settled_at"] = updated_at
     return replace(
         record,
         status=row.after or record.status,
         revision=record.revision + 1,
-        updated_at=max(now, record.updated_at),
+        updated_at=updated_at,
         **changes,
     )
 

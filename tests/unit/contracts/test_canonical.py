@@ -16,6 +16,7 @@ from amends.contracts.canonical import (
     digest_bytes,
     domain_digest,
     normalise,
+    parts_digest,
 )
 from amends.contracts.errors import Misuse, Refused
 from amends.contracts.json_types import Json
@@ -214,3 +215,14 @@ class TestDigests:
         with pytest.raises(Misuse) as caught:
             domain_digest(tag, {})
         assert caught.value.code == "misuse.digest_tag"
+
+
+@pytest.mark.parametrize("parts", [("a", "b"), ("é", "\U0001f600", "\x00\n"), ()])
+def test_a_digest_of_parts_is_the_digest_of_their_list(parts: tuple[str, ...]) -> None:
+    assert parts_digest("tag-v1", *parts) == domain_digest("tag-v1", list(parts))
+
+
+def test_parts_that_are_no_text_are_refused_as_everywhere() -> None:
+    with pytest.raises(Refused) as caught:
+        parts_digest("tag-v1", "\ud800")
+    assert caught.value.code == "input.lone_surrogate"

@@ -1,25 +1,24 @@
 """With redaction required nothing of a value is kept but its hash and its shape (RD-1, RD-2)."""
 
-import asyncio
 import logging
-import traceback
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from amends.connectors import signals
 from amends.contracts.actions import TransactionRequest
 from amends.contracts.approval_policy import ApprovalPolicy
-from amends.contracts.declarations import DataContract
-from amends.contracts.enums import Handler, Mode, Status
+from amends.contracts.declarations import CompensationContract, DataContract
+from amends.contracts.enums import CompensationMode, Handler, Mode, Status
 from amends.contracts.errors import AmendsError
 from amends.contracts.json_types import Json
 from amends.contracts.outcomes import ErrorInfo, NotApplied
 from amends.contracts.secrets import Credential, Secret
 from amends.testing.invariants import canary_absent
 from amends.testing.refusals import refused_with
-from amends.testing.workbench import ALICE, CHARGE, Workbench
-from tests.unit.runtime.desk import DONE, UNSURE, Desk, action, ask, document
+from amends.testing.workbench import ALICE, CHARGE, Workbench, contract_of
+from tests.unit.runtime.desk import UNSURE, Desk, action, ask, document
 
 CANARY = "kanarienvogel-7319"
 SECRETIVE: Json = {
@@ -73,8 +72,11 @@ async def test_a_canary_is_nowhere_in_the_store_the_log_or_what_is_shown(
         bench.wait(5)
         await bench.sweep()
         page = await bench.alice.list()
-        shown += [page, *[await bench.alice.get(one, include_result=True, include_receipts=True) for one in (plan, done)]]
-        shown.append(await bench.snapshot())
+        for one in (plan, done):
+            shown.append(
+                await bench.alice.get(one, include_result=True, include_receipts=True)
+            )
+        shown += [page, await bench.snapshot()]
         assert desk.entered(Handler.EXECUTE) == 4
     told = [repr(one) for one in shown]
     assert canary_absent(CANARY, *files_of(database), *told, caplog.text) == []
@@ -109,7 +111,7 @@ async def test_an_output_is_kept_as_its_hash_and_its_shape() -> None:
         assert done.output == {
             "id": "[string]",
             "n": "[number]",
-            "[key 2]": ["[boolean]", "[null]"],
+            "[key 1]": ["[boolean]", "[null]"],
         }
         assert done.output_hash is not None
 
@@ -178,11 +180,9 @@ async def test_a_refused_input_is_kept_nowhere_and_its_values_are_not_told(
     ) as bench:
         with pytest.raises(AmendsError) as caught:
             await ask(bench, action(input=value))
-        named = value.keys() if isinstance(value, dict) else ()
-        if CANARY not in named:
-            told = "".join(traceback.format_exception(caught.value))
+        if not (isinstance(value, dict) and CANARY in value):
+            # A place is named by its keys, to the caller alone.
             assert canary_absent(CANARY, str(caught.value), repr(caught.value.details)) == []
-            assert CANARY not in told.split("The above exception")[0] or "Refused" in told
     assert canary_absent(CANARY, *files_of(database)) == []
 
 
@@ -223,11 +223,6 @@ async def test_without_redaction_declared_pointers_and_secret_names_are_hidden_i
 
 @pytest.mark.rule("RD-1")
 async def test_a_capability_that_redacts_governs_what_it_offsets_for_another() -> None:
-    from amends.contracts.declarations import CompensationContract
-    from amends.contracts.enums import CompensationMode
-    from amends.testing.workbench import contract_of
-    from msgspec.structs import replace
-
     desk, other = Desk(), Desk()
     offset = CompensationContract(
         mode=CompensationMode.SUPPORTED,
@@ -256,5 +251,3 @@ async def test_a_look_up_of_a_redacted_effect_keeps_nothing_of_what_it_finds() -
         assert (found.status, found.output_redacted) == ("reconciled", True)
         assert canary_absent(CANARY, repr(await bench.snapshot())) == []
         assert (await bench.record(made)).status is Status.RECONCILED
-        assert DONE
-        assert asyncio.get_running_loop().is_running()

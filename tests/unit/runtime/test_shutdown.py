@@ -4,17 +4,18 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from amends.connectors.port import Attempt
 from amends.contracts.declarations import ServiceLevelContract
 from amends.contracts.enums import Mode, Status, Verdict
 from amends.contracts.outcomes import Applied
-from amends.contracts.principals import Caller
-from amends.runtime.requests import Request
+from amends.recovery.sweeper import Sweeper
+from amends.runtime.engine import Engine
 from amends.testing import faults
 from amends.testing.refusals import refused_with
-from amends.testing.workbench import ALICE, Workbench
-from tests.unit.runtime.desk import DONE, OPERATION, Desk, action, ask, claim, records
+from amends.testing.workbench import Workbench
+from tests.unit.runtime.desk import DONE, OPERATION, UNSURE, Desk, action, ask, records
 
 
 @pytest.mark.rule("TX-SETTLE-4")
@@ -208,6 +209,7 @@ async def test_a_handler_that_does_not_let_itself_be_broken_off_does_not_hold_up
     async with Workbench(served=[desk.served()]) as bench:
         waits = asyncio.ensure_future(ask(bench, action(transaction="txn_1")))
         await entered.wait()
+        # Less than no time to drain, so that the second it gives afterwards is short as well.
         closing = asyncio.ensure_future(bench.engine.close(-980))
         await asyncio.wait((closing,), timeout=1)
         assert closing.done()
@@ -238,23 +240,35 @@ async def test_recovery_adopts_nothing_that_its_own_process_runs() -> None:
         assert len(desk.seen) == 1
 
 
-@pytest.mark.rule("TX-LEASE-2")
+@pytest.mark.rule("TX-LEASE-1", "TX-LEASE-2", "TX-SETTLE-6")
+@pytest.mark.case("FEN-01")
 @pytest.mark.fault(20)
-async def test_another_process_adopts_a_lapsed_attempt_and_the_zombie_settles_late() -> None:
-    async with Workbench() as bench:
-        running = await claim(bench, action(transaction="txn_1"))
-        old = bench.engine
-        old.dispatch(running)
-        await running.answer
-        assert old.runs(running.record) is False
-        stray = await bench.engine.begin(
-            Request(action=action(transaction="txn_2"), caller=Caller(principal=ALICE))
-        )
-        assert not isinstance(stray, type(None))
+async def test_another_process_takes_a_lapsed_attempt_over_and_the_old_one_settles_late() -> None:
+    entered, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slow(_attempt: Attempt) -> object:
+        entered.set()
+        await go_on.wait()
+        return DONE
+
+    desk = Desk([slow], reconcile=[UNSURE])
+    async with Workbench(served=[desk.served()]) as bench:
+        waits = asyncio.ensure_future(ask(bench, action(transaction="txn_1")))
+        await entered.wait()
         bench.wait(36)
-        assert (await bench.sweep()).lapsed == 1
-        assert (await bench.record("txn_2")).status is Status.OUTCOME_UNKNOWN
-        assert await bench.check() == []
+        other = Engine(replace(bench.engine.environment, owner="elsewhere"))
+        assert (await Sweeper(other).sweep()).lapsed == 1
+        bench.wait(5)
+        await Sweeper(other).sweep()
+        looked = await bench.record("txn_1")
+        assert looked.attempt is not None
+        assert (looked.status, looked.attempt.owner) == (Status.OUTCOME_UNKNOWN, "elsewhere")
+        go_on.set()
+        made = await waits
+        record = await bench.record("txn_1")
+        assert (made.status, made.verdict) == ("reconciled", Verdict.COMMITTED)
+        assert record.attempt == looked.attempt
+        assert [one.kind for one in record.evidence] == ["late_applied"]
 
 
 async def test_a_time_limit_that_passes_while_the_answer_is_written_changes_nothing() -> None:
