@@ -7,6 +7,8 @@ BIN := $(VENV)/bin
 LOCKED := $(VENV)/.locked
 READY := $(VENV)/.ready
 JOBS ?= $(shell nproc 2>/dev/null || getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
+# Where `make sim` begins: after the seeds that `make test` plays.
+SEED ?= 20000
 CODE := $(wildcard src tests examples benchmarks scripts)
 PURE_FILES := src/amends/contracts/*,src/amends/transactions/*,src/amends/governance/*,src/amends/receipts/*
 # What the first Python of the list that is new enough and can make a virtual environment is called.
@@ -15,7 +17,7 @@ FIND_PYTHON = for python in "$(PYTHON)" python3.13 python3.12 python3.11; do \
 	>/dev/null 2>&1 && echo "$$python" && break; done
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check fix coverage lock clean
+.PHONY: help demo test check fix coverage sim lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -50,6 +52,9 @@ coverage: $(READY)  ## run every test with branch coverage and hold it to its li
 	@$(BIN)/coverage report --include="$(PURE_FILES)" --fail-under=100
 	@echo "The whole product, of which 95 % has to be taken:"
 	@$(BIN)/coverage report --fail-under=95
+
+sim: $(READY)  ## play 200 000 small worlds, from SEED on: the real engine, dying at any await
+	@$(BIN)/python -m amends.simulation --scenarios 200000 --seed $(SEED)
 
 lock: $(READY)  ## resolve the dependencies anew and write requirements.lock
 	@echo "Resolving the dependencies for Python 3.11 and newer."

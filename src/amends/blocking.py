@@ -115,11 +115,13 @@ class Portal:
     withdraw = _blocking(Amends.withdraw)
     settle = _blocking(Amends.settle)
     release = _blocking(Amends.release)
+    rule = _blocking(Amends.rule)
     evidence = _blocking(Amends.evidence)
 
     get = _blocking(Amends.get)
     list = _blocking(Amends.list)
     approvals = _blocking(Amends.approvals)
+    approval = _blocking(Amends.approval)
     refusals = _blocking(Amends.refusals)
     receipts = _blocking(Amends.receipts)
     verify = _blocking(Amends.verify)

@@ -438,7 +438,7 @@ class OneRecord(RuleBasedStateMachine):
 
 
 TestOneRecord = OneRecord.TestCase
-TestOneRecord.settings = settings(stateful_step_count=30, max_examples=4 * settings().max_examples)
+TestOneRecord.settings = settings(stateful_step_count=30, max_examples=2 * settings().max_examples)
 TestOneRecord.pytestmark = [  # type: ignore[attr-defined]  # made by Hypothesis
     pytest.mark.rule(
         "TX-REV-1", "TX-REV-3", "TX-EXEC-2", "TX-CHECKPOINT-1", "TX-COMP-4", "TX-SETTLE-6"

@@ -299,7 +299,7 @@ histories = st.lists(st.tuples(st.sampled_from(STEPS), chances), min_size=10, ma
 
 
 @pytest.mark.rule("TX-RECON-3", "TX-SETTLE-4", "TX-SETTLE-6", "TX-LEASE-2", "TX-EXEC-2")
-@settings(max_examples=10 * settings().max_examples)
+@settings(max_examples=4 * settings().max_examples)
 @given(executions, histories)
 def test_a_verdict_is_true_for_ever_and_there_is_never_a_second_effect(
     execution: ExecutionContract, history: list[tuple[Callable[[World, Chance], None], Chance]]

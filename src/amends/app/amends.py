@@ -9,7 +9,7 @@ from amends.app.capabilities import FunctionCapability
 from amends.app.people import People
 from amends.app.views import Views
 from amends.connectors.blocking import HandlerThreads
-from amends.connectors.port import Connector
+from amends.connectors.port import Closable, Connector
 from amends.contracts.declarations import Capability
 from amends.contracts.principals import Caller, Identity, Principal
 from amends.contracts.secrets import CredentialSource
@@ -75,6 +75,13 @@ class Opening:
         self._settings = settings
         self._runtime: Runtime | None = None
         self._threads: HandlerThreads | None = None
+        self._connectors: tuple[Connector, ...] = ()
+
+    @property
+    def runtime(self) -> Runtime:
+        """What was opened, for entrances that have to tell it to stop; inside the context only."""
+        assert self._runtime is not None
+        return self._runtime
 
     async def __aenter__(self) -> Amends:
         """Open the store and start the engine.
@@ -87,6 +94,7 @@ class Opening:
             one.build(self._threads) if isinstance(one, FunctionCapability) else one
             for one in self._capabilities
         ]
+        self._connectors = tuple(dict.fromkeys(connector for _, connector in built))
         self._runtime = await open_runtime(self._url, built, self._settings)
         return Amends(self._runtime, self._caller)
 
@@ -103,3 +111,6 @@ class Opening:
             await self._runtime.close()
         finally:
             self._threads.close()
+            for connector in self._connectors:
+                if isinstance(connector, Closable):
+                    await connector.aclose()

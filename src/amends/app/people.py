@@ -2,6 +2,7 @@
 
 from amends.contracts.approvals import Answer, ApprovalRequest
 from amends.contracts.codes import coded
+from amends.contracts.documents import Correction
 from amends.contracts.enums import Verdict
 from amends.contracts.events import ProviderEvent
 from amends.contracts.ids import ActionId, ApprovalId, TransactionId
@@ -10,6 +11,7 @@ from amends.contracts.results import Result
 from amends.runtime.deciding import Deciding
 from amends.runtime.evidence import EvidenceDesk, Taken
 from amends.runtime.operating import Operating
+from amends.runtime.rulings import Rulings
 from amends.wiring.opening import Runtime
 
 
@@ -19,6 +21,7 @@ class People:
     def __init__(self, runtime: Runtime, caller: Caller) -> None:
         self._deciding = Deciding(runtime.engine)
         self._operating = Operating(runtime.engine)
+        self._rulings = Rulings(runtime.engine)
         self._desk = EvidenceDesk(runtime.engine)
         self._by = caller
 
@@ -125,8 +128,21 @@ class People:
         """
         return await self._desk.take(self._by, event)
 
+    async def rule(
+        self, correction: Correction | str, ruling: str, *, allow_compensation: bool
+    ) -> Correction:
+        """Rule on evidence that contradicts a terminal record; operators only (TX-REV-3).
+
+        The record stays as it is. With `allow_compensation` its effect may be offset again, once no
+        other correction closes it; without, it stays closed.
+        """
+        id_ = correction.correction_id if isinstance(correction, Correction) else correction
+        return await self._rulings.rule(
+            self._by, id_, ruling, allow_compensation=allow_compensation
+        )
+
     async def release(self, transaction: Result | str) -> Result:
-        """Release a record that a restore or failover froze; operators only (TX-LEASE-3)."""
+        """Release what a restore froze of a transaction; operators only (TX-LEASE-3)."""
         id_ = (
             transaction.transaction_id
             if isinstance(transaction, Result)

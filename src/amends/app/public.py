@@ -8,6 +8,7 @@ from amends.app.amends import Amends, Opening
 from amends.app.asking import TransactionResult
 from amends.app.capabilities import FunctionCapability, capability
 from amends.connectors.blocking import BlockingAttempt
+from amends.connectors.http import http_capability, load_capabilities
 from amends.connectors.port import Attempt, OriginalEffect
 from amends.connectors.signals import NotApplied, NotFound, Partial, Pending
 from amends.contracts.actions import Action, TransactionContext, TransactionRequest
@@ -99,4 +100,6 @@ __all__ = [
     "Unavailable",
     "Uncertain",
     "capability",
+    "http_capability",
+    "load_capabilities",
 ]

@@ -4,9 +4,10 @@ from collections.abc import Mapping
 
 from amends.contracts import limits
 from amends.contracts.approvals import ApprovalRequest
+from amends.contracts.codes import coded
 from amends.contracts.documents import Refusal, TransactionRecord
 from amends.contracts.evidence import Receipt
-from amends.contracts.ids import ActionId, PlanId, TransactionId
+from amends.contracts.ids import ActionId, ApprovalId, PlanId, TransactionId
 from amends.contracts.principals import Caller
 from amends.contracts.results import Result
 from amends.receipts.chain import chain_of
@@ -83,6 +84,13 @@ class Views:
         return await self._reading.approvals(
             self._reader, where=dict(where or {}), after=after, limit=limit
         )
+
+    async def approval(self, approval: Result | str) -> ApprovalRequest:
+        """One approval request: exactly what would run. Raises `approval.not_found`."""
+        id_ = approval.approval_id if isinstance(approval, Result) else ApprovalId(approval)
+        if id_ is None:
+            raise coded("approval.not_found")
+        return await self._reading.approval(self._reader, id_)
 
     async def refusals(self, action_id: str | None = None) -> tuple[Refusal, ...]:
         """Requests that were refused before acceptance, with the gates' ordered verdicts."""

@@ -31,3 +31,11 @@ OF_FAMILY: Final[Mapping[str, int]] = MappingProxyType(
         "corrupt": 9,
     }
 )
+
+
+class Ended(SystemExit):
+    """A signal ended the command before it began anything, or after everything was as before."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(KILLED + number)
+        self.number = number

@@ -17,6 +17,7 @@ from typing import Final, NamedTuple, NoReturn
 from cyclopts import App, CycloptsError
 
 from amends.cli import exits
+from amends.cli.leaving import leave
 from amends.cli.output import JSON_FLAG, report
 from amends.contracts.errors import AmendsError, Misuse, Unavailable
 
@@ -39,6 +40,80 @@ _COMMANDS: Final[Mapping[str, _Command]] = MappingProxyType(
             "the provider, and refunded once. The provider is a stateful fake of Stripe on this "
             "machine only. Nothing is left behind.",
         ),
+        "tx": _Command(
+            "amends.cli.commands.tx:tx",
+            "Look at transactions: list, show, watch.",
+        ),
+        "plan": _Command(
+            "amends.cli.commands.planning:plan",
+            "Make a durable plan that can be committed once, until it expires.",
+        ),
+        "dry-run": _Command(
+            "amends.cli.commands.planning:dry_run",
+            "See what would happen; nothing does.",
+        ),
+        "commit": _Command(
+            "amends.cli.commands.committing:commit",
+            "Commit a plan, or all of yours; one action ever claims a plan.\n\n"
+            "Exit code 5 says that nobody knows whether it happened: look with amends tx show, "
+            "then reconcile. A commit that waits for an approval is gone on with, under its own "
+            "action id, when the same command is given again.",
+        ),
+        "execute": _Command(
+            "amends.cli.commands.executing:execute",
+            "Do it directly, without a plan that could be looked at before.",
+        ),
+        "resume": _Command(
+            "amends.cli.commands.executing:resume",
+            "Go on with an action that waited for an approval.\n\n"
+            "It never runs twice. Where the capability requires redaction, the same input has to "
+            "be given again.",
+        ),
+        "approvals": _Command(
+            "amends.cli.commands.approvals:approvals",
+            "List what waits for an approval, or show one request.",
+        ),
+        "approve": _Command(
+            "amends.cli.commands.deciding:approve",
+            "Approve a request. Nothing runs by that: its requester goes on.",
+        ),
+        "deny": _Command(
+            "amends.cli.commands.deciding:deny",
+            "Deny a request for good.",
+        ),
+        "revoke": _Command(
+            "amends.cli.commands.deciding:revoke",
+            "Take an approval back before it is used.",
+        ),
+        "reconcile": _Command(
+            "amends.cli.commands.reconciling:reconcile",
+            "Ask the provider what became of an unknown outcome.\n\n"
+            "Nothing is repeated blindly. No other command recovers anything, but for amends tx "
+            "watch --recover. Run amends reconcile --due now and then, or a program that embeds "
+            "Amends.",
+        ),
+        "settle": _Command(
+            "amends.cli.commands.settling:settle",
+            "Rule on an unknown outcome by hand, with evidence; operators only.\n\n"
+            "An operator is listed in the TOML file that --principals names, for example as "
+            '[[principals]] id = "olga", kind = "operator", os_users = ["olga"]. Then use --as.',
+        ),
+        "compensate": _Command(
+            "amends.cli.commands.undoing:compensate",
+            "Offset an earlier effect by a new governed action; it is not erased.",
+        ),
+        "cancel": _Command(
+            "amends.cli.commands.undoing:cancel",
+            "Cancel an action before its claim; after it, ask it to stop.",
+        ),
+        "withdraw": _Command(
+            "amends.cli.commands.undoing:withdraw",
+            "Withdraw a plan: it cannot be committed any more.",
+        ),
+        "release": _Command(
+            "amends.cli.commands.settling:release",
+            "Release what a restore froze of a transaction; operators only.",
+        ),
     }
 )
 
@@ -50,7 +125,7 @@ def main() -> NoReturn:
     """
     for ending in (signal.SIGHUP, signal.SIGTERM):
         if signal.getsignal(ending) is signal.SIG_DFL:
-            signal.signal(ending, _leave)
+            signal.signal(ending, _end)
     try:
         code = run(sys.argv[1:])
         sys.stdout.flush()
@@ -58,6 +133,7 @@ def main() -> NoReturn:
         # Whoever read our output has left; what is still buffered has nowhere to go.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = exits.PIPE_CLOSED
+    leave(code)
     sys.exit(code)
 
 
@@ -74,12 +150,15 @@ def run(tokens: Sequence[str]) -> int:
     except AmendsError as error:
         return report(error, as_json=as_json)
     except CycloptsError as error:
-        return report(_usage(error), as_json=as_json)
+        return report(_usage_error(error), as_json=as_json)
     except BrokenPipeError:
         raise
     except KeyboardInterrupt:
         report(_interrupted(), as_json=as_json)
         return exits.INTERRUPTED
+    except exits.Ended as ended:
+        report(_interrupted(), as_json=as_json)
+        return exits.KILLED + ended.number
     except Exception:
         traceback.print_exc()
         report(_fault(), as_json=as_json)
@@ -87,14 +166,18 @@ def run(tokens: Sequence[str]) -> int:
     return answer if isinstance(answer, int) else exits.OK
 
 
-def _leave(ending: int, _: object) -> NoReturn:
-    sys.exit(exits.KILLED + ending)
+def _end(number: int, _: object) -> NoReturn:
+    raise exits.Ended(number)
 
 
 def _app() -> App:
     app = App(name="amends", help=_HELP, version=_version, suppress_keyboard_interrupt=False)
     for name, command in _COMMANDS.items():
         app.command(command.place, name=name, help=command.help)
+    app.register_install_completion_command(
+        add_to_startup=False,  # a shell's own files are their owner's
+        help="Write the completion of your shell to where it looks for it, or to --output FILE.",
+    )
     return app
 
 
@@ -107,8 +190,10 @@ def _version() -> str:
         return "not installed"
 
 
-def _usage(error: CycloptsError) -> AmendsError:
-    return Misuse("cli.usage", str(error), next_step="See amends --help.")
+def _usage_error(error: CycloptsError) -> AmendsError:
+    from amends.cli.usage import usage_error
+
+    return usage_error(error)
 
 
 def _interrupted() -> AmendsError:

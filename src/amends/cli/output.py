@@ -8,11 +8,12 @@ Deliberately not here: the words of a command that went well, which are its own.
 
 import json
 import sys
+from contextlib import suppress
 from typing import Final
 
 from amends.cli import exits
 from amends.contracts.errors import AmendsError
-from amends.contracts.json_types import Json
+from amends.contracts.json_types import Json, JsonObject
 
 JSON_FLAG: Final = "--json"
 
@@ -24,13 +25,20 @@ def print_json(document: Json) -> None:
 
 def report(error: AmendsError, *, as_json: bool) -> int:
     """Say what went wrong and what to do next; the exit code of the error's family."""
-    print(" ".join(str(error).split()), file=sys.stderr)
+    print_line(error)
     if as_json:
-        print_json({"ok": False, "error": _as_json(error)})
+        print_json({"ok": False, "error": error_document(error)})
     return exits.OF_FAMILY[error.family]
 
 
-def _as_json(error: AmendsError) -> Json:
+def print_line(error: AmendsError) -> None:
+    """Say what went wrong in one line, as far as anybody still reads it."""
+    with suppress(OSError):
+        print(" ".join(str(error).split()), file=sys.stderr)
+
+
+def error_document(error: AmendsError) -> JsonObject:
+    """What the one document says of an error."""
     return {
         "code": error.code,
         "family": error.family,

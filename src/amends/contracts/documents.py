@@ -193,8 +193,8 @@ class ActionDocument(Document, frozen=True, kw_only=True):
 
     `input` is the admitted canonical JSON, absent when the capability requires redaction.
     `approval_requested` keeps the caller's own wish for a second pair of eyes. `attempted` says
-    that a claim was made for it at least once. `reconcile_result` is kept apart for a reconciliation
-    that came under this same action id.
+    that a claim was made for it at least once. `reconcile_result` is kept apart for a
+    reconciliation that came under this same action id.
     """
 
     action_id: ActionId

@@ -5,6 +5,7 @@ there, and raises the coded error that explains why not everywhere else.
 """
 
 from datetime import datetime
+from typing import Final
 
 import msgspec
 
@@ -14,6 +15,9 @@ from amends.contracts.errors import AmendsError, ProviderFailed
 from amends.contracts.ids import ActionId, ApprovalId, CapabilityId, PlanId, TransactionId
 from amends.contracts.json_types import Json, JsonText
 from amends.contracts.outcomes import ErrorInfo, ProviderOperation
+
+_RUNNING: Final = frozenset({WireStatus.PREPARED, WireStatus.COMMITTING, WireStatus.COMPENSATING})
+_NOT_WHOLE: Final = frozenset({Verdict.PARTIAL, Verdict.NOT_COMMITTED})
 
 
 class NextStep(msgspec.Struct, frozen=True):
@@ -66,9 +70,10 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
         """The stored output.
 
         Raises the coded error of the outcome (`OutcomeUnknown`, `ProviderFailed`, `Refused`) when
-        this result does not carry one, so that a missing effect is never taken for a success.
+        this result does not carry one, so that a missing or partial effect is never taken for a
+        success; what a partial one left is in `raw_output`.
         """
-        if self.raw_output is None:
+        if self.raw_output is None or self.verdict in _NOT_WHOLE:
             raise self.explanation()
         decoded: Json = msgspec.json.decode(self.raw_output)
         return decoded
@@ -93,6 +98,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     def _code(self) -> str:
         if self.status in (WireStatus.OUTCOME_UNKNOWN, WireStatus.RECONCILING):
             return "transaction.outcome_unknown"
+        if self.status in _RUNNING:
+            return "transaction.in_progress"
         if self.status is WireStatus.REQUIRES_HUMAN:
             return "approval.required"
         if self.status is WireStatus.CANCELLED:

@@ -15,13 +15,11 @@ def require_instant(value: object, field: str) -> datetime:
     Raises `Refused` (`input.invalid_time`) for anything but an aware datetime.
     """
     if not isinstance(value, datetime) or value.utcoffset() is None:
-        raise Refused(
-            "input.invalid_time",
-            f"{field} must be a datetime with a time zone.",
-            details={"field": field},
-            next_step="Give an aware datetime, for example datetime.now(UTC).",
-        )
-    return value.astimezone(UTC)
+        raise _invalid(field)
+    try:
+        return value.astimezone(UTC)
+    except OverflowError:
+        raise _invalid(field) from None
 
 
 def parse_instant(text: object, field: str) -> datetime:
@@ -36,10 +34,19 @@ def parse_instant(text: object, field: str) -> datetime:
 
 
 def after_ms(start: datetime, duration_ms: int) -> datetime:
-    """The instant `duration_ms` milliseconds after `start`."""
-    return start + timedelta(milliseconds=duration_ms)
+    """The instant `duration_ms` milliseconds of real time after `start`, in UTC."""
+    return start.astimezone(UTC) + timedelta(milliseconds=duration_ms)
 
 
 def format_instant(instant: datetime) -> str:
     """RFC 3339 in UTC with `Z`, the one spelling used in hashes, documents and pages."""
     return instant.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def _invalid(field: str) -> Refused:
+    return Refused(
+        "input.invalid_time",
+        f"{field} must be a datetime with a time zone.",
+        details={"field": field},
+        next_step="Give an aware datetime, for example datetime.now(UTC).",
+    )

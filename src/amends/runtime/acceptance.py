@@ -38,6 +38,7 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
     action: ActionDocument | None = None
     use: Use | None = None
     reservation: Reservation | None = None
+    holder: ActionDocument | None = None
     reservation_id: str | None = None
     replay: Result | None = None
 
@@ -91,7 +92,12 @@ class Acceptance:
         if replay is not None and replay.status.value in _RUNNING:
             raise coded("idempotency.in_progress", {"retry_after_ms": 1000})
         return Known(
-            action=action, use=use, reservation=reservation, reservation_id=id_, replay=replay
+            action=action,
+            use=use,
+            reservation=reservation,
+            holder=holder,
+            reservation_id=id_,
+            replay=replay,
         )
 
     async def _action(self, admitted: Admitted, action_id: ActionId) -> ActionDocument | None:
@@ -146,6 +152,9 @@ class Acceptance:
             held = known.reservation
             draft.guard(Reservation, held.reservation_id, held.revision)
             return ReservationRef(reservation_id=held.reservation_id, fence=held.fence)
+        if known.use is Use.TAKE_OVER and known.holder is not None:
+            # The key is free only while its holder lies still: it may be tried again itself.
+            draft.guard(ActionDocument, known.holder.action_id, known.holder.revision)
         before = known.reservation
         made = Reservation(
             tenant=admitted.tenant,

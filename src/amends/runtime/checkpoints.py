@@ -39,6 +39,7 @@ class Checkpoints:
         operation, cursor = sound_operation(operation), sound_cursor(cursor)
         running.unsaved = operation
         async with running.lock:
+            running.unsaved = operation  # another one may have been written meanwhile
             conflict = await until_written(lambda: self._round(running, operation, cursor))
         if conflict:
             raise coded("transaction.provider_operation_conflict")

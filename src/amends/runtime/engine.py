@@ -11,6 +11,9 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Final, TypeVar
 
+from msgspec.structs import replace
+
+from amends.connectors.port import Call
 from amends.contracts.codes import coded
 from amends.contracts.documents import TransactionRecord
 from amends.contracts.enums import Handler, Mode
@@ -101,11 +104,12 @@ class Engine:
         try:
             now = await self._time()
             left = None if now is None else _time_left(running, now)
-            if left is None:
+            if now is None or left is None:
                 outcome = _unsent(running)
             else:
                 loop = asyncio.get_running_loop()
                 timer = loop.call_later(left.total_seconds(), self._out_of_time, running)
+                running.call = _within_lease(running, now)
                 running.dispatched_at = now
                 outcome = await self._enter(running)
             running.answered = True
@@ -214,6 +218,14 @@ def _time_left(running: Running, now: datetime) -> timedelta | None:
     limit = timedelta(milliseconds=running.call.deadline_in_ms)
     left = running.started_at + limit - now
     return min(left, limit) if left > timedelta() else None
+
+
+def _within_lease(running: Running, now: datetime) -> Call:
+    """The call with a span that ends with the lease, however late it begins: what a connector sends
+    within its span is then never sent after the lease.
+    """
+    left = (running.lease_end - now) // timedelta(milliseconds=1)
+    return replace(running.call, deadline_in_ms=min(running.call.deadline_in_ms, max(left, 1)))
 
 
 def _looks_up(running: Running) -> bool:

@@ -14,6 +14,7 @@ from amends.contracts.principals import Caller
 from amends.contracts.secrets import Credential, CredentialSource
 from amends.governance.policy import Policy
 from amends.receipts.signing import Signer
+from amends.runtime.heard import Heard
 from amends.runtime.registry import Registry
 from amends.stores.port import Store
 
@@ -26,6 +27,17 @@ class Ids(Protocol):
         ...
 
 
+class Spill(Protocol):
+    """Keeps, outside the store, a settlement that the store refused, until it can be stored."""
+
+    async def keep(self, heard: Heard) -> str:
+        """Where it is kept, in words for people; it survives a crash when this returns.
+
+        Raises `Unavailable` (`spill.unavailable`).
+        """
+        ...
+
+
 Spawn = Callable[[Coroutine[object, object, None]], "asyncio.Task[None]"]
 
 
@@ -33,8 +45,9 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     """One runtime's surroundings.
 
     `owner` names this incarnation of the process: a restarted one is somebody else. `jitter`
-    returns a number in [0, 1). `grace_ms` is how long after its time limit an attempt still owns
-    its record, and how long a late answer is waited for.
+    returns a number in [0, 1). `spill` keeps what the store refuses; none where nothing can.
+    `grace_ms` is how long after its time limit an attempt still owns its record, and how long a
+    late answer is waited for.
     """
 
     store: Store
@@ -46,6 +59,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     owner: str
     jitter: Callable[[], float]
     spawn: Spawn
+    spill: Spill | None = None
     grace_ms: int = limits.LEASE_GRACE_MS
 
     def credential(self, capability: CapabilityId, caller: Caller) -> Credential | None:

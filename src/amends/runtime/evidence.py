@@ -32,7 +32,7 @@ from amends.contracts.outcomes import (
 from amends.contracts.principals import Caller
 from amends.runtime.changes import until_written
 from amends.runtime.engine import Engine
-from amends.runtime.settle import Heard
+from amends.runtime.heard import Heard
 from amends.runtime.soundness import sound
 from amends.stores.port import ChangeSet, Insert, Lost, Stored
 from amends.transactions.hashing import transaction_of_key

@@ -5,6 +5,7 @@ reconciliation's admission. The claim compares everything that was read here aga
 """
 
 from datetime import datetime
+from typing import assert_never
 
 import msgspec
 from msgspec.structs import replace
@@ -26,9 +27,10 @@ from amends.runtime.environment import Environment
 from amends.runtime.requests import Admitted
 from amends.stores.port import Stored
 from amends.transactions.binding import CommitFacts, check_commit
-from amends.transactions.compensation import Target, check_target
+from amends.transactions.compensation import Target, check_target, window_ends
 from amends.transactions.hashing import input_hash, provider_key
-from amends.transactions.reconciliation import Ask, Way, admit, way_to_ask
+from amends.transactions.leases import holds_lease
+from amends.transactions.reconciliation import Ask, Way, admit, redrive_until, way_to_ask
 from amends.transactions.replay import Answer, belongs_to, reenter_claimed, replay_execution
 from amends.transactions.table import Event
 
@@ -105,6 +107,8 @@ class Grounds:
                 event = Event.EXECUTION_RESUMED
             case Answer.REOPEN:
                 event = Event.EXECUTION_REOPENED
+            case _:
+                assert_never(answer)
         return Ground(event=event, record=record, handler=Handler.EXECUTE, input=admitted.input)
 
     async def _stored(self, admitted: Admitted, known: Known) -> Result:
@@ -191,6 +195,7 @@ class Grounds:
             record=new_record(admitted),
             handler=Handler.COMPENSATE if own or has_handler else Handler.EXECUTE,
             input=admitted.input,
+            not_after=window_ends(capability, target, admitted.metadata, admitted.now),
             target=action,
             target_record=target.record,
             slots=target.slots,
@@ -243,6 +248,7 @@ class Grounds:
         return Ground(
             event=Event.RECONCILIATION_STARTED,
             record=record,
+            not_after=redrive_until(record, capability) if redrive else None,
             handler=Handler.EXECUTE if redrive else Handler.RECONCILE,
             input=self._effect_input(admitted, record, settles, needed=redrive),
             settles=settles,

@@ -24,7 +24,7 @@ from amends.contracts.documents import (
 )
 from amends.contracts.enums import Status
 from amends.contracts.evidence import Receipt
-from amends.contracts.ids import ActionId, PlanId, TenantId, TransactionId
+from amends.contracts.ids import ActionId, ApprovalId, PlanId, TenantId, TransactionId
 from amends.contracts.json_types import Json
 from amends.contracts.principals import Caller, PrincipalRef
 from amends.contracts.results import Result
@@ -212,7 +212,7 @@ class Reading:
         after: str | None,
         limit: int,
     ) -> Page[ApprovalRequest]:
-        """A page of approval requests that the caller asked for, may decide, or may read."""
+        """A page of approval requests: those the caller asked for, has or may decide, or may read."""
         page = await self._store.list(
             ApprovalRequest,
             caller.tenant,
@@ -223,11 +223,16 @@ class Reading:
         seen = tuple(
             item
             for item in page.items
-            if not isinstance(item, Stored)
-            or _may_read(caller, item.document.requester)
-            or may_decide(item.document, caller.principal, item.read_at)
+            if not isinstance(item, Stored) or _may_see(caller, item)
         )
         return msgspec.structs.replace(page, items=seen)
+
+    async def approval(self, caller: Caller, approval_id: ApprovalId) -> ApprovalRequest:
+        """One approval request. Raises `approval.not_found`, also where it may not be seen."""
+        found = await self._store.get(ApprovalRequest, caller.tenant, approval_id)
+        if found is None or not _may_see(caller, found):
+            raise coded("approval.not_found")
+        return found.document
 
     async def list(
         self,
@@ -251,6 +256,15 @@ class Reading:
             if not isinstance(item, Stored) or _may_read(caller, item.document.principal)
         )
         return msgspec.structs.replace(page, items=seen)
+
+
+def _may_see(caller: Caller, stored: Stored[ApprovalRequest]) -> bool:
+    request, principal = stored.document, caller.principal
+    return (
+        _may_read(caller, request.requester)
+        or any(made.approver == principal.ref for made in request.decisions)
+        or may_decide(request, principal, stored.read_at)
+    )
 
 
 def _may_read(caller: Caller, owner: PrincipalRef) -> bool:

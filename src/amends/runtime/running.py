@@ -76,9 +76,10 @@ class Running:
             self.task.cancel()
 
     def holds(self, record: TransactionRecord) -> bool:
-        """Whether the record is still in this very attempt."""
+        """Whether the record is still in this very attempt; a freeze voids its lease."""
         return (
             record.attempt is not None
             and record.attempt.fence == self.fence
             and record.attempt.lease_ended_at is None
+            and record.frozen is None
         )

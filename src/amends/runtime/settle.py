@@ -8,7 +8,6 @@ answer (TX-SETTLE-6).
 from datetime import datetime
 from typing import Final
 
-import msgspec
 from msgspec.structs import replace
 
 from amends.contracts.actions import ActionResult
@@ -21,9 +20,9 @@ from amends.contracts.documents import (
     TransactionRecord,
 )
 from amends.contracts.enums import IN_FLIGHT, Handler, Mode, Status
-from amends.contracts.errors import AmendsError
+from amends.contracts.errors import AmendsError, Unavailable
 from amends.contracts.evidence import ReceiptType
-from amends.contracts.ids import CORRECTION_PREFIX, Fence, TenantId, TransactionId
+from amends.contracts.ids import CORRECTION_PREFIX
 from amends.contracts.json_types import Json
 from amends.contracts.outcomes import (
     Applied,
@@ -40,6 +39,7 @@ from amends.receipts.chain import chain_of
 from amends.runtime.acceptance import Acceptance
 from amends.runtime.changes import Draft, until_written
 from amends.runtime.environment import Environment
+from amends.runtime.heard import Heard
 from amends.runtime.running import Running
 from amends.runtime.steps import record_step
 from amends.runtime.upkeep import due_of
@@ -76,18 +76,6 @@ _FOUND: Final = frozenset({Certainty.APPLIED, Certainty.PARTIAL})
 """What a look-up says late of the effect itself; its failures say nothing."""
 
 
-class Heard(msgspec.Struct, frozen=True, kw_only=True):
-    """Something said of an effect outside its own settlement: by whom, of which attempt."""
-
-    tenant: TenantId
-    transaction_id: TransactionId
-    reading: Reading
-    output: StoredOutput
-    actor: PrincipalRef
-    fence: Fence | None = None
-    event: str | None = None
-
-
 class Settle:
     """Writes endings of attempts: in time, late, or by an operator's hand."""
 
@@ -98,7 +86,8 @@ class Settle:
     async def settle(self, running: Running, outcome: Outcome) -> Result:
         """Write down how this attempt ended; durable when it returns.
 
-        Raises `OutcomeUnknown` (`transaction.settlement_not_stored`) when the store cannot keep it.
+        Raises `OutcomeUnknown` (`transaction.settlement_not_stored`) when the store cannot keep it;
+        the details name the file that keeps it, where there is one.
         """
         shown = self._shown(running, outcome)
         output = self._output(running, outcome)
@@ -114,17 +103,20 @@ class Settle:
         try:
             return await until_written(once)
         except AmendsError as error:  # whatever kept it from being stored, the effect may be there
-            raise self._not_stored(running, shown) from error
+            kept_in = await self._spill(running, shown, output, f"settlement:{running.fence}")
+            raise _not_stored(running, shown, kept_in) from error
 
-    def _not_stored(self, running: Running, outcome: Outcome) -> Exception:
-        operation = read_outcome(outcome).operation or running.record.provider_operation
-        return coded(
-            "transaction.settlement_not_stored",
-            {
-                "transaction_id": running.record.transaction_id,
-                "provider_operation_id": operation.operation_id if operation else None,
-            },
-        )
+    async def _spill(
+        self, running: Running, outcome: Outcome, output: StoredOutput, event: str
+    ) -> str | None:
+        """Keep outside the store what it refused; where, or none if that was not possible."""
+        spill, reading = self._environment.spill, read_outcome(outcome)
+        if spill is None or not _says_something(running, reading):
+            return None
+        try:
+            return await spill.keep(_heard(running, reading, output, event))
+        except Unavailable:  # what the caller has to hear is that the settlement is not stored
+            return None
 
     async def _write(self, running: Running, outcome: Outcome, output: StoredOutput) -> Result | (
         Lost
@@ -231,23 +223,19 @@ class Settle:
         """Take a late answer of an attempt that was settled or abandoned already."""
         shown = self._shown(running, outcome)
         output = self._output(running, outcome)
-        await until_written(lambda: self._late_round(running, shown, output))
+        try:
+            await until_written(lambda: self._late_round(running, shown, output))
+        except AmendsError:
+            await self._spill(running, shown, output, f"late:{running.fence}")
+            raise
 
     async def _late_round(
         self, running: Running, outcome: Outcome, output: StoredOutput
     ) -> Result | Lost:
         reading = read_outcome(outcome)
-        if running.call.handler is Handler.RECONCILE and reading.certainty not in _FOUND:
+        if not _says_something(running, reading):
             return await self._acceptance.current(running.action)
-        heard = Heard(
-            tenant=running.tenant,
-            transaction_id=running.record.transaction_id,
-            reading=reading,
-            output=output,
-            actor=running.actor,
-            fence=running.fence,
-        )
-        taken = await self.hear(heard)
+        taken = await self.hear(_heard(running, reading, output))
         if isinstance(taken, Lost):
             return taken
         return await self._acceptance.current(running.action)
@@ -378,6 +366,36 @@ class Settle:
                 return replace(outcome, error=serving.shown_error(outcome.error, credential))
             case _:
                 return outcome
+
+
+def _says_something(running: Running, reading: Reading) -> bool:
+    """Whether an answer outside its own settlement tells of the effect."""
+    return running.call.handler is not Handler.RECONCILE or reading.certainty in _FOUND
+
+
+def _heard(
+    running: Running, reading: Reading, output: StoredOutput, event: str | None = None
+) -> Heard:
+    return Heard(
+        tenant=running.tenant,
+        transaction_id=running.record.transaction_id,
+        reading=reading,
+        output=output,
+        actor=running.actor,
+        fence=running.fence,
+        event=event,
+    )
+
+
+def _not_stored(running: Running, outcome: Outcome, kept_in: str | None) -> AmendsError:
+    operation = read_outcome(outcome).operation or running.record.provider_operation
+    details: dict[str, Json] = {
+        "transaction_id": running.record.transaction_id,
+        "provider_operation_id": operation.operation_id if operation else None,
+    }
+    if kept_in is not None:
+        details["kept_in"] = kept_in
+    return coded("transaction.settlement_not_stored", details)
 
 
 def _revised(action: ActionDocument, now: datetime) -> ActionDocument:

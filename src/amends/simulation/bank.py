@@ -15,7 +15,7 @@ from amends.contracts.documents import TransactionRecord
 from amends.contracts.enums import IN_FLIGHT, Handler, Mode, Verdict
 from amends.contracts.times import after_ms
 from amends.simulation.chronicle import Chronicle
-from amends.simulation.promises import Promise
+from amends.simulation.promises import PONDERED_MS, Promise
 from amends.testing import faults
 from amends.testing.effects import Arrival, Kind, MemoryLedger, Ruling, rulings
 from amends.testing.faults import Fault
@@ -168,16 +168,18 @@ class Bank:
         self._ask_of_repetition(kind, record)
 
     def _ask_of_time(self, kind: Kind, record: TransactionRecord) -> None:
+        """Past its time limit an attempt may still be at it, but never past the end of its lease:
+        that is when the horizon begins, after which a missing effect is taken to be absent.
+        """
         attempt, now = record.attempt, self._chronicle.clock()
         assert attempt is not None
-        if record.status not in IN_FLIGHT or attempt.handler is Handler.RECONCILE:
-            self._chronicle.fault(f"a {kind} was sent while its record was {record.status}")
-            return
-        lease_end = self._chronicle.due_at(record)
-        if lease_end is not None and now >= lease_end:
+        runs = record.status in IN_FLIGHT and attempt.handler is not Handler.RECONCILE
+        lease_end = self._chronicle.due_at(record) if runs else record.last_effect_lease_end
+        if lease_end is None or now >= lease_end:
             self._chronicle.fault(f"a {kind} was sent after its lease had ended")
-        plan = record.plan
-        if plan and not attempt.redrive and now >= plan.expires_at:
+        plan = record.plan if runs and not attempt.redrive else None
+        pondered_ms = PONDERED_MS if self.promise.ponders else 0
+        if plan is not None and now >= after_ms(plan.expires_at, pondered_ms):
             self._chronicle.fault(f"a {kind} was sent after its plan had expired")
 
     def _ask_of_repetition(self, kind: Kind, record: TransactionRecord) -> None:

@@ -296,11 +296,15 @@ class Clients:
         return (lambda: self._rule(self._lot.choice(unknown))) if unknown else None
 
     async def _rule(self, record: TransactionRecord) -> None:
-        """Settle by hand. The operator knows the provider's books, but not what is in flight."""
-        town, now = self._town, self._town.seconds()
-        compensates = record.mode is Mode.COMPENSATE
-        known = town.bank.effects() if compensates else town.bank.effects(until=now)
-        there = any(one.arrival.key == record.provider_key for one in known)
+        """Settle by hand, as the provider's books stand; what is in flight does not show there.
+
+        On a refund nobody rules before it has landed: that would free the way for a second one.
+        """
+        town, key = self._town, record.provider_key
+        there = any(one.arrival.key == key for one in town.bank.effects(until=town.seconds()))
+        coming = any(one.arrival.key == key for one in town.bank.effects())
+        if record.mode is Mode.COMPENSATE and coming and not there:
+            return
         accept_risk = self._lot.random() < 0.5
         await town.ask(
             f"olga rules on {record.transaction_id}",

@@ -28,9 +28,9 @@ class Cut(NamedTuple):
 def cuts_of(town: Town) -> Iterator[Cut]:
     """Every place at which the scenario that was played in this town could have stopped."""
     history = town.chronicle.history
-    after = [moment.sent for moment in history[1:]] + [town.bank.sent]
-    for number, (moment, later) in enumerate(zip(history, after, strict=True), start=1):
-        for sent in sorted({moment.sent, later}):
+    for number, moment in enumerate(history, start=1):
+        following = history[number].sent if number < len(history) else town.bank.sent
+        for sent in sorted({moment.sent, following}):
             yield Cut(number, sent, _about(moment.change_set))
 
 

@@ -184,7 +184,8 @@ class _Reached(Generic[T]):
         self._process.check_alive()
         member = getattr(self._target, name)
         if inspect.iscoroutinefunction(member):
-            return partial(_reach, self._process, member)
+            # Kept, so that it is not asked for again; whoever awaits it still passes the gate.
+            member = self.__dict__[name] = partial(_reach, self._process, member)
         return member
 
 

@@ -14,6 +14,7 @@ import msgspec
 from amends.contracts.enums import Collision
 
 HOUR_MS: Final = 3_600_000
+PONDERED_MS: Final = 2_000
 KINDS: Final = 192
 """How many different promises there are; many scenarios share one, and its compiled form."""
 

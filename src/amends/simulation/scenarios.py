@@ -53,6 +53,11 @@ class Playhouse:
         self._shelf = Shelf()
         self._signer = Ed25519Signer(_KEY)
 
+    def play_all(self, seeds: Iterable[int]) -> None:
+        """Play one scenario after the other. Raises `Violation` for the first that is broken."""
+        for seed in seeds:
+            self.play(seed)
+
     def play(self, seed: int) -> Town:
         """Play the scenario of a seed to its end. Raises `Violation`."""
 
@@ -72,9 +77,9 @@ class Playhouse:
         async def acts(town: Town) -> None:
             healer = _start_healing(town)
             if not at_once:
-                await _rest(town, healer)
+                await rest(town, healer)
             await _ask_again(town, healer)
-            await _rest(town, healer)
+            await rest(town, healer)
 
         return self._stage(World(seed, start=past.clock), seed, acts, past)
 
@@ -127,7 +132,7 @@ async def _heal(town: Town) -> None:
         host.process.kill()
     healer = _start_healing(town)
     others = [town.start_host(fated=False)] if town.lot.random() < 0.3 else []
-    await _rest(town, healer, *others)
+    await rest(town, healer, *others)
 
 
 def _start_healing(town: Town) -> Host:
@@ -142,7 +147,7 @@ async def _ask_again(town: Town, host: Host) -> None:
         await town.ask(who, partial(perform, request), host=host)
 
 
-async def _rest(town: Town, *hosts: Host) -> None:
+async def rest(town: Town, *hosts: Host) -> None:
     """Sweep until nothing is due; several processes sweep at once."""
     for _ in range(SWEEPS):
         due = town.chronicle.next_due()

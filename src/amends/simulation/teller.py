@@ -18,10 +18,10 @@ from amends.contracts.json_types import JsonObject
 from amends.contracts.outcomes import Applied, ProviderOperation
 from amends.simulation.bank import Bank
 from amends.simulation.process import Process, current_process
+from amends.simulation.promises import PONDERED_MS
 from amends.testing.provider import Charge, Refund, ScriptedProvider
 from amends.testing.provider_api import ProviderApi, Reply
 
-PONDERED_S: Final = 2.0
 BANK: Final[ContextVar[Bank]] = ContextVar("amends.simulation.bank")
 """The bank of the world that the running code belongs to."""
 
@@ -58,7 +58,7 @@ class Teller:
     async def _ponder(self, attempt: Attempt) -> None:
         if self._ponders:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(attempt.cancelled.wait(), PONDERED_S)
+                await asyncio.wait_for(attempt.cancelled.wait(), PONDERED_MS / 1000)
                 raise NotApplied("provider.stopped_in_time")
 
     def _seen(self, attempt: Attempt) -> Attempt:

@@ -82,7 +82,7 @@ class Town:
         self.tried_before: dict[TransactionId, int] = {}
         self.story: list[str] = []
         self._size = self.lot.choice((1, 2, 2, 3))
-        self._sweeps = self.lot.choice((None, None, 13.0, 40.0))
+        self._sweeps = self.lot.choice((None, None, 15.0, 50.0))
         BANK.set(self.bank)
 
     def seconds(self) -> float:

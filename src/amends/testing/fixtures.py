@@ -1,8 +1,8 @@
 """Pytest fixtures of the kit. Load them with `pytest_plugins = ["amends.testing.fixtures"]`.
 
-`clock` stands still, `ids` count, `provider` is a scripted one on that clock, `workbench` is a whole
-runtime over a memory store with that provider, and `make_workbench` makes more of them, as declared.
-What a test leaves running is cut off when it ends.
+`clock` stands still, `ids` count, `provider` is a scripted one on that clock, `workbench` is a
+whole runtime over a memory store with that provider, and `make_workbench` makes more of them, as
+declared. What a test leaves running is cut off when it ends.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable

@@ -197,8 +197,8 @@ class HttpProvider:
         self._connections += 1
         connection = self._connections
         try:
-            while await self._answer_one(reader, writer, connection):
-                pass
+            while True:
+                await self._answer_one(reader, writer, connection)
         except (_BrokenOff, OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
             pass
         finally:
@@ -207,7 +207,7 @@ class HttpProvider:
 
     async def _answer_one(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, connection: int
-    ) -> bool:
+    ) -> None:
         head = (await reader.readuntil(_HEAD_END)).decode("latin-1").split("\r\n")
         method, target, _ = head[0].split(" ")
         pairs = (line.split(":", 1) for line in head[1:] if line)
@@ -223,7 +223,6 @@ class HttpProvider:
         if fault.breaks is Break.AFTER_REQUEST:
             _break_off(writer, fault)
         await _write(writer, status, fault, answer)
-        return headers.get("connection", "").lower() != "close"
 
     def _play(self, seen: Seen, fault: HttpFault) -> tuple[int, bytes]:
         try:

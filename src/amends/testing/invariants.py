@@ -59,6 +59,7 @@ def check_snapshot(snapshot: Snapshot, effects: Sequence[str], keys: KeyRing) ->
         *revisions_grow_in_receipts(snapshot),
         *unknown_is_never_repeated(snapshot),
         *receipts_verify(snapshot, keys),
+        *chains_reach_their_records(snapshot),
         *compensations_are_bounded(snapshot, effects),
         *verdicts_are_true(snapshot, effects),
     ]
@@ -178,6 +179,19 @@ def receipts_verify(snapshot: Snapshot, keys: KeyRing) -> list[str]:
         for fault in verify_chain(chain, keys, chain=name[1]).findings
         if not (fault.code is FaultCode.SIGNATURE_MISSING and name in open_chains)
     ]
+
+
+def chains_reach_their_records(snapshot: Snapshot) -> list[str]:
+    """The last receipt of a record's change speaks of the record as it stands: nothing is cut."""
+    chains = snapshot.chains
+    broken = []
+    for record in snapshot.records:
+        chain = chains.get((record.tenant, chain_of(record.transaction_id)), ())
+        told = [one.step for one in chain if one.step.status is not None]
+        last = (told[-1].revision, told[-1].status) if told else None
+        if last != (record.revision, record.status):
+            broken.append(f"{record.transaction_id} is {record.revision}, its receipts {last}")
+    return broken
 
 
 def compensations_are_bounded(snapshot: Snapshot, effects: Iterable[str]) -> list[str]:

@@ -96,7 +96,7 @@ def charging(provider: ScriptedProvider, **changes: object) -> Served:
 
 
 def serving(
-    handlers: Mapping[Handler, HandlerFunction], id: str = CHARGE, **changes: object
+    handlers: Mapping[Handler, HandlerFunction], capability: str = CHARGE, /, **changes: object
 ) -> Served:
     """A capability of these handlers that admits whatever they make possible.
 
@@ -104,7 +104,7 @@ def serving(
     """
     connector = FunctionConnector(handlers)
     declared = Capability(
-        id=CapabilityId(id),
+        id=CapabilityId(capability),
         side_effects=(SideEffect.FINANCIAL,),
         input_schema=connector.inputs[Handler.EXECUTE].schema,
         compensation_schema=connector.inputs[Handler.COMPENSATE].schema,

@@ -57,15 +57,21 @@ def check_target(
     record = target.record
     if record is not None:
         check_coherent(record)
-    result = record.result if record is not None else action.result
+    result = _result_of(target)
     found_out = record is not None and record.status is Status.RECONCILED
     if not found_out and not _completed(result) and not _partial_evidence(result):
         raise _ineligible("transaction.compensation_target_not_completed", target)
     if record is not None and not _effect_is_there(record):
         raise _ineligible("transaction.compensation_target_not_committed", target)
-    _check_window(capability, target, result, metadata, now)
+    _check_window(capability, target, metadata, now)
     check_slots(capability, target.slots)
     return action
+
+
+def _result_of(target: Target) -> ActionResult | None:
+    if target.record is not None:
+        return target.record.result
+    return target.action.result if target.action is not None else None
 
 
 def _target_action(capability_id: CapabilityId, target: Target) -> ActionDocument:
@@ -104,29 +110,35 @@ def _effect_is_there(record: TransactionRecord) -> bool:
 
 
 def _check_window(
-    capability: Capability,
-    target: Target,
-    result: ActionResult | None,
-    metadata: dict[str, Json],
-    now: datetime,
+    capability: Capability, target: Target, metadata: dict[str, Json], now: datetime
 ) -> None:
-    window = capability.compensation.window_ms
-    if window is None:
-        return
-    happened = _happened_at(target, result, metadata, now)
-    if now >= after_ms(happened, window):
+    ends = window_ends(capability, target, metadata, now)
+    if ends is not None and now >= ends:
         details: dict[str, Json] = {
-            "happened_at": format_instant(happened),
-            "window_ms": window,
+            "happened_at": format_instant(_happened_at(target, metadata, now)),
+            "window_ms": capability.compensation.window_ms,
         }
         raise coded("transaction.compensation_window_expired", details)
 
 
-def _happened_at(
-    target: Target, result: ActionResult | None, metadata: dict[str, Json], now: datetime
-) -> datetime:
+def window_ends(
+    capability: Capability, target: Target, metadata: dict[str, Json], now: datetime
+) -> datetime | None:
+    """The instant from which the target may not be compensated any more, where a window is
+    declared (TX-COMP-2).
+
+    Raises `transaction.compensation_time_unknown` where nobody knows when its effect happened.
+    """
+    window = capability.compensation.window_ms
+    if window is None:
+        return None
+    return after_ms(_happened_at(target, metadata, now), window)
+
+
+def _happened_at(target: Target, metadata: dict[str, Json], now: datetime) -> datetime:
     if target.record is not None and target.record.settled_at is not None:
         return target.record.settled_at
+    result = _result_of(target)
     if result is not None and result.completed_at is not None:
         return result.completed_at
     claimed = metadata.get("original_completed_at")

@@ -128,9 +128,20 @@ def _moved(
 
 
 def _kept(record: TransactionRecord, seen: Evidence, now: datetime) -> Late:
+    """The attempt's own reference fills an empty one of an unknown record (TX-CHECKPOINT-2)."""
     attention = TWO_EFFECTS if seen.kind == TWO_EFFECTS else record.attention
     evidence = keep_evidence(record.evidence, seen)
-    kept = move(Event.EVIDENCE_KEPT, record, now, evidence=evidence, attention=attention)
+    operation = record.provider_operation
+    if record.status is Status.OUTCOME_UNKNOWN and seen.fence is not None:
+        operation = operation or seen.operation
+    kept = move(
+        Event.EVIDENCE_KEPT,
+        record,
+        now,
+        evidence=evidence,
+        attention=attention,
+        provider_operation=operation,
+    )
     return Late(event=Event.EVIDENCE_KEPT, record=kept)
 
 

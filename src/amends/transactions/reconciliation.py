@@ -4,7 +4,7 @@
 look-up began after everything that could still have been under way is provably dead.
 """
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import Enum
 from typing import Final
 
@@ -48,6 +48,7 @@ from amends.transactions.table import Event, move
 EXHAUSTED: Final = "reconcile_attempts_exhausted"
 NO_REFERENCE: Final = "no_provider_reference"
 STILL_UNKNOWN: Final = ErrorInfo(code="transaction.outcome_unknown")
+_INSTANT: Final = timedelta(microseconds=1)
 _ABSENT: Final = ErrorInfo(code="transaction.effect_absent")
 _PARTLY_THERE: Final = ErrorInfo(code="transaction.effect_partial")
 
@@ -148,16 +149,24 @@ def way_to_ask(record: TransactionRecord, capability: Capability, now: datetime)
 def redrive_is_safe(record: TransactionRecord, capability: Capability, now: datetime) -> bool:
     """Whether the whole re-drive, its time limit included, fits into the dedup window.
 
-    Two operations under one key show that the provider does not deduplicate, whatever is declared.
     A clock that went back does not open the window again.
+    """
+    until = redrive_until(record, capability)
+    return until is not None and max(now, record.updated_at) < until
+
+
+def redrive_until(record: TransactionRecord, capability: Capability) -> datetime | None:
+    """The first instant at which a re-drive may not begin any more; none where it never may.
+
+    Two operations under one key show that the provider does not deduplicate, whatever is declared.
     """
     window = capability.execution.provider_dedup_window_ms
     if window is None or record.mode is Mode.COMPENSATE or record.first_attempt_at is None:
-        return False
+        return None
     if record.attention == TWO_EFFECTS:
-        return False
-    end = after_ms(max(now, record.updated_at), capability.service_level.timeout_ms)
-    return end <= after_ms(record.first_attempt_at, window)
+        return None
+    last = after_ms(record.first_attempt_at, window - capability.service_level.timeout_ms)
+    return last + _INSTANT
 
 
 def absence_is_proven(

@@ -3,14 +3,12 @@
 import asyncio
 import random
 from collections.abc import Iterable
-from pathlib import Path
-from typing import Final
 
 import msgspec
 
 from amends.connectors.port import Connector
 from amends.contracts.declarations import Capability
-from amends.contracts.errors import AmendsError, Misuse
+from amends.contracts.errors import AmendsError
 from amends.contracts.limits import LEASE_GRACE_MS
 from amends.contracts.secrets import CredentialSource
 from amends.governance.policy import CapabilityPolicy, Policy
@@ -24,9 +22,8 @@ from amends.stores.port import Store
 from amends.stores.sqlite import open_sqlite
 from amends.wiring.identifiers import new_id, new_owner
 from amends.wiring.keys import ephemeral_key, key_path, load_or_make_key
-
-SQLITE: Final = "sqlite:///"
-MEMORY: Final = "memory:"
+from amends.wiring.places import database_of
+from amends.wiring.spill import FileSpill, spill_path
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,6 +75,7 @@ async def open_runtime(
     for capability, connector in capabilities:
         registry.register(capability, connector)
     store, signer = await open_store(url)
+    database = database_of(url)
     environment = Environment(
         store=store,
         registry=registry,
@@ -88,29 +86,20 @@ async def open_runtime(
         owner=new_owner(),
         jitter=random.SystemRandom().random,
         spawn=asyncio.create_task,
+        spill=FileSpill(spill_path(database), signer) if database else None,
         grace_ms=settings.grace_ms,
     )
     return Runtime(Engine(environment), signer, settings)
 
 
 async def open_store(url: str) -> tuple[Store, Ed25519Signer]:
-    """The store of a URL and the key that signs its receipts.
-
-    `sqlite:///file.db` is relative to the working directory, `sqlite:////dir/file.db` absolute;
-    `memory:` forgets everything at the end of the process.
-    """
-    if url == MEMORY:
+    """The store of a URL and the key that signs its receipts. Raises as `database_of`, and more."""
+    database = database_of(url)
+    if database is None:
         return MemoryStore(), ephemeral_key()
-    if url.startswith(SQLITE) and len(url) > len(SQLITE):
-        path = Path(url.removeprefix(SQLITE))
-        store = await open_sqlite(path)
-        try:
-            return store, load_or_make_key(key_path(path))
-        except AmendsError:
-            await store.close()
-            raise
-    raise Misuse(
-        "store.url_unknown",
-        "The store URL names no store that is known here.",
-        next_step="Use sqlite:///amends.db, or memory: for a trial.",
-    )
+    store = await open_sqlite(database)
+    try:
+        return store, load_or_make_key(key_path(database))
+    except AmendsError:
+        await store.close()
+        raise

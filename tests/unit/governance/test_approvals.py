@@ -28,10 +28,13 @@ from amends.governance.approvals import (
     consume,
     decide,
     expire,
+    freeze,
     is_granted,
     is_met,
     may_approve,
+    may_decide,
     policy_hash,
+    release,
     touches,
     withdraw,
 )
@@ -210,6 +213,26 @@ def test_required_evidence_has_to_come_with_an_approval_but_not_with_a_denial(
     assert full.status is ApprovalStatus.APPROVED
 
 
+@pytest.mark.parametrize(
+    ("request_", "who", "counts"),
+    [
+        (approval_request(), BOB, True),
+        (approval_request(), ALICE, False),
+        (approval_request(), principal("nora"), False),
+        (approval_request(ApprovalPolicy(evidence=("ticket",))), BOB, True),
+        (approved(BOB, policy=ApprovalPolicy(minimum_distinct=2)), BOB, False),
+        (approved(BOB, policy=ApprovalPolicy(minimum_distinct=2)), CAROL, True),
+        (approved(BOB), CAROL, False),
+        (approval_request(frozen="restored"), BOB, False),
+    ],
+)
+def test_whose_word_would_count_is_asked_without_leaving_a_trace(
+    request_: ApprovalRequest, who: Principal, counts: bool
+) -> None:
+    assert may_decide(request_, who, LATER) is counts
+    assert not may_decide(request_, who, EXPIRY)
+
+
 # ── the algebra ──────────────────────────────────────────────────────────────────────────────────
 
 
@@ -365,6 +388,42 @@ def test_the_time_of_the_first_decision_stays_and_the_clock_never_goes_back() ->
     used = consume(given, "hash", ANYBODY, NOW)
     assert used.decided_at == LATER
     assert used.updated_at == LATER
+
+
+# ── the freeze ───────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.rule("TX-LEASE-3")
+@pytest.mark.parametrize("status", ApprovalStatus)
+def test_a_restore_freezes_what_is_open_until_an_operator_releases_it(
+    status: ApprovalStatus,
+) -> None:
+    before = in_status(status)
+    frozen = freeze(before, "restored", LATER)
+    if status not in OPEN:
+        assert frozen is None
+        return
+    assert frozen is not None
+    assert (frozen.frozen, frozen.status, frozen.revision) == ("restored", status, 2)
+    assert freeze(frozen, "again", LATER) is None
+    released = release(frozen, LATER)
+    assert released is not None
+    assert (released.frozen, released.status, released.revision) == (None, status, 3)
+    assert release(released, LATER) is None
+
+
+@pytest.mark.rule("TX-LEASE-3")
+@pytest.mark.parametrize("status", sorted(OPEN))
+def test_of_a_frozen_request_nobody_knows_whether_it_was_used(status: ApprovalStatus) -> None:
+    frozen = replace(in_status(status), frozen="restored")
+    for answer in Answer:
+        with refused_with("approval.frozen", frozen):
+            decide(frozen, word(OPERATOR, answer))
+    with refused_with("approval.frozen", frozen):
+        consume(frozen, "hash", ANYBODY, LATER)
+    with refused_with("approval.frozen", frozen):
+        withdraw(frozen, LATER)
+    assert expire(frozen, EXPIRY) is None
 
 
 # ── the one use ──────────────────────────────────────────────────────────────────────────────────

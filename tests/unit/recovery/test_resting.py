@@ -12,7 +12,9 @@ def test_a_rest_doubles_up_to_a_minute() -> None:
     resting, now, spans = Resting(), NOW, []
     for _ in range(9):
         resting.rest("one", now)
-        end = next(ms for ms in range(0, 70_000, 500) if not resting.rests("one", after_ms(now, ms)))
+        end = next(
+            ms for ms in range(0, 70_000, 500) if not resting.rests("one", after_ms(now, ms))
+        )
         spans.append(end)
         now = after_ms(now, end)
     assert spans == [1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000, 60_000]

@@ -16,7 +16,7 @@ from amends.contracts.declarations import (
     RecoveryContract,
     ServiceLevelContract,
 )
-from amends.contracts.documents import ActionDocument
+from amends.contracts.documents import ActionDocument, TransactionRecord
 from amends.contracts.enums import Handler, Mode, Status
 from amends.contracts.errors import Corrupt, Unavailable
 from amends.contracts.outcomes import NotApplied
@@ -34,18 +34,22 @@ from tests.unit.runtime.desk import (
     ask,
     chain,
     claim,
+    hidden,
     records,
     refusals,
+    replaced,
 )
 
 GONE = Unavailable("store.unavailable", "The disk is gone.")
 
 
 async def until(holds: Callable[[], Awaitable[bool]]) -> None:
-    """Give the loop turns until something holds, for a second at most."""
-    async with asyncio.timeout(1):
-        while not await holds():
-            await asyncio.sleep(0)
+    """Look once every millisecond until something holds, for a second at most."""
+    for _ in range(1_000):
+        if await holds():
+            return
+        await asyncio.sleep(0.001)
+    raise AssertionError("it never came")
 
 
 @pytest.mark.rule("TX-LEASE-2", "TX-PLAN-6", "AP-3", "TX-RECON-4")
@@ -101,14 +105,12 @@ async def test_many_sweepers_over_one_store_write_each_change_once(tmp_path: Pat
             await ask(bench, action(transaction=f"txn_{n}"))
             await ask(bench, action(Mode.PLAN))
         bench.wait(900)
-        hosts = [
-            Engine(replace(bench.engine.environment, owner=f"host-{n}")) for n in range(3)
-        ]
+        hosts = [Engine(replace(bench.engine.environment, owner=f"host-{n}")) for n in range(3)]
         rounds = await asyncio.gather(*(Sweeper(host).sweep() for host in hosts))
         assert sum(one.plans_expired for one in rounds) == 3
         assert desk.entered(Handler.RECONCILE) == 3
         kinds = [await chain(bench, f"txn_{n}") for n in range(3)]
-        assert all(one.count("reconciled") == 1 for one in kinds)  # type: ignore[arg-type]
+        assert all(one.count("reconciled") == 1 for one in kinds)
 
 
 @pytest.mark.rule("TX-RECON-4")
@@ -328,9 +330,7 @@ async def test_lapsed_leases_do_not_wait_for_slow_look_ups() -> None:
         for n in range(3):
             await ask(bench, action(transaction=f"txn_{n}"))
         bench.wait(5)
-        sweeping = asyncio.ensure_future(
-            Sweeper(bench.engine, poll_s=0.001, concurrency=2).run()
-        )
+        sweeping = asyncio.ensure_future(Sweeper(bench.engine, poll_s=0.001, concurrency=2).run())
         await stuck.wait()
         await claim(bench, action(transaction="txn_dead"))
         bench.wait(36)
@@ -338,15 +338,10 @@ async def test_lapsed_leases_do_not_wait_for_slow_look_ups() -> None:
         async def lapsed() -> bool:
             return (await bench.record("txn_dead")).status is Status.OUTCOME_UNKNOWN
 
-        await asyncio.wait_for(_soon(lapsed), 1)
+        await until(lapsed)
         assert desk.entered(Handler.RECONCILE) == 2
         sweeping.cancel()
         await asyncio.gather(sweeping, return_exceptions=True)
-
-
-async def _soon(holds: Callable[[], Awaitable[bool]]) -> None:
-    while not await holds():
-        await asyncio.sleep(0.001)
 
 
 async def test_the_sweeper_goes_on_after_the_store_was_gone_and_until_it_is_cancelled() -> None:
@@ -357,14 +352,14 @@ async def test_the_sweeper_goes_on_after_the_store_was_gone_and_until_it_is_canc
         bench.wait(5)
         due, times = bench.store.due, 0
 
-        async def flaky(*args: object) -> object:
+        async def flaky(type_: type[TransactionRecord], limit: int) -> object:
             nonlocal times
             times += 1
             if times <= 2:
                 raise GONE
-            return await due(*args)  # type: ignore[arg-type]  # passed on as it came
+            return await due(type_, limit)
 
-        bench.store.due = flaky  # type: ignore[method-assign,assignment]
+        replaced(bench, "due", flaky)
         sweeping = asyncio.ensure_future(
             Sweeper(bench.engine, poll_s=0.001, batch=2, concurrency=2).run()
         )
@@ -372,7 +367,7 @@ async def test_the_sweeper_goes_on_after_the_store_was_gone_and_until_it_is_canc
         async def all_found() -> bool:
             return all(one.status is Status.RECONCILED for one in await records(bench))
 
-        await asyncio.wait_for(_soon(all_found), 1)
+        await until(all_found)
         sweeping.cancel()
         with pytest.raises(asyncio.CancelledError):
             await sweeping
@@ -414,13 +409,13 @@ async def test_whoever_was_faster_makes_the_others_change_nothing() -> None:
         other = Sweeper(bench.engine)
         due = bench.store.due
 
-        async def late(*args: object) -> object:
-            found = await due(*args)  # type: ignore[arg-type]  # passed on as it came
-            bench.store.due = due  # type: ignore[method-assign]
+        async def late(type_: type[TransactionRecord], limit: int) -> object:
+            found = await due(type_, limit)
+            mend()
             await other.sweep()
             return found
 
-        bench.store.due = late  # type: ignore[method-assign,assignment]
+        mend = replaced(bench, "due", late)
         swept = await bench.sweep()
         assert swept.total == 0
         assert waiting.status == "requires_human"
@@ -445,9 +440,7 @@ async def test_the_scheduler_drives_again_only_what_it_can_send_whole() -> None:
         supported_modes=(Mode.EXECUTE, Mode.PLAN, Mode.COMMIT, Mode.RECONCILE),
     )
     window = ExecutionContract(provider_dedup_window_ms=3_600_000)
-    async with Workbench(
-        served=[desk.served(execution=window, transaction=modes)]
-    ) as bench:
+    async with Workbench(served=[desk.served(execution=window, transaction=modes)]) as bench:
         await ask(bench, action(transaction="txn_1"))
         bench.wait(5)
         assert (await bench.sweep()).reconciled == 1
@@ -462,19 +455,12 @@ async def test_a_record_without_its_action_is_not_driven_again() -> None:
         supported_modes=(Mode.EXECUTE, Mode.PLAN, Mode.COMMIT, Mode.RECONCILE),
     )
     window = ExecutionContract(provider_dedup_window_ms=3_600_000)
-    async with Workbench(
-        served=[desk.served(execution=window, transaction=modes)]
-    ) as bench:
+    async with Workbench(served=[desk.served(execution=window, transaction=modes)]) as bench:
         await ask(bench, action(id="act_1", transaction="txn_1"))
         bench.wait(5)
-        get = bench.store.get
-
-        async def without(type_: type, tenant: str, id_: str) -> object:
-            return None if type_ is ActionDocument else await get(type_, tenant, id_)  # type: ignore[arg-type]
-
-        bench.store.get = without  # type: ignore[method-assign,assignment]
+        found_again = hidden(bench, ActionDocument)
         assert (await bench.sweep()).escalated == 1
-        bench.store.get = get  # type: ignore[method-assign]
+        found_again()
         assert (await bench.record("txn_1")).attention == "input_required"
 
 

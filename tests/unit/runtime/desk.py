@@ -5,14 +5,19 @@ from typing import Final
 
 from amends.connectors.port import Attempt
 from amends.contracts.actions import Action, TransactionContext
-from amends.contracts.documents import ActionDocument, Refusal, TransactionRecord
+from amends.contracts.documents import (
+    ActionDocument,
+    Document,
+    Refusal,
+    TransactionRecord,
+)
 from amends.contracts.enums import Handler, Mode
-from amends.contracts.evidence import ReceiptType
 from amends.contracts.ids import (
     ActionId,
     CapabilityId,
     PlanId,
     ProviderOperationId,
+    TenantId,
     TransactionId,
 )
 from amends.contracts.json_types import Json
@@ -21,7 +26,7 @@ from amends.contracts.principals import Caller, Identity, Principal
 from amends.contracts.results import Result
 from amends.runtime.requests import Request
 from amends.runtime.running import Running
-from amends.stores.port import Stored
+from amends.stores.port import Accepted, ChangeSet, Lost, Stored
 from amends.testing.workbench import ALICE, CHARGE, TENANT, Served, Workbench, serving
 
 ORDER: Final[Mapping[str, Json]] = {"amount": 500}
@@ -69,11 +74,11 @@ class Desk:
 
         return handler
 
-    def served(self, id: str = CHARGE, **changes: object) -> Served:
+    def served(self, capability: str = CHARGE, /, **changes: object) -> Served:
         """The capability of these handlers; any JSON object is an input."""
         anything: Json = {"type": "object"}
         told = {"input_schema": anything, "compensation_schema": None, **changes}
-        return serving(self.handlers, id, **told)
+        return serving(self.handlers, capability, **told)
 
     def entered(self, handler: Handler) -> int:
         """How often a handler was entered."""
@@ -138,6 +143,37 @@ async def claim(bench: Workbench, asked: Action, principal: Principal = ALICE) -
     return running
 
 
+def before_next_write(bench: Workbench, happening: Callable[[], Awaitable[object]]) -> None:
+    """Let something happen after the next change set was built and before it is written."""
+    commit = bench.store.commit
+
+    async def overtaken(change_set: ChangeSet) -> Accepted | Lost:
+        mend()
+        await happening()
+        return await commit(change_set)
+
+    mend = replaced(bench, "commit", overtaken)
+
+
+def replaced(
+    bench: Workbench, method: str, by: Callable[..., Awaitable[object]]
+) -> Callable[[], None]:
+    """Put something in the place of a method of the bench's store; returns how to undo it."""
+    real = getattr(bench.store, method)
+    setattr(bench.store, method, by)
+    return lambda: setattr(bench.store, method, real)
+
+
+def hidden(bench: Workbench, *names: object) -> Callable[[], None]:
+    """Let the store find no document of these ids or types; returns how to undo it."""
+    get = bench.store.get
+
+    async def without(type_: type[Document], tenant: TenantId, id_: str) -> object:
+        return None if type_ in names or id_ in names else await get(type_, tenant, id_)
+
+    return replaced(bench, "get", without)
+
+
 async def document(bench: Workbench, action_id: str) -> ActionDocument | None:
     """The stored document of one of the tenant's actions."""
     found = await bench.store.get(ActionDocument, TENANT, action_id)
@@ -156,6 +192,6 @@ async def records(bench: Workbench) -> list[TransactionRecord]:
     return [one.document for one in reversed(page.items) if isinstance(one, Stored)]
 
 
-async def chain(bench: Workbench, transaction: Result | str) -> list[ReceiptType]:
+async def chain(bench: Workbench, transaction: Result | str) -> list[str]:
     """The kinds of receipts on a transaction's chain, in order."""
-    return [one.step.type for one in await bench.olga.receipts(transaction)]
+    return [one.step.type.value for one in await bench.olga.receipts(transaction)]

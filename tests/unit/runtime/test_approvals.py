@@ -1,4 +1,4 @@
-"""Approvals as a durable gate: bound, used once, surviving restarts, never bypassed (AP-1 to AP-5)."""
+"""Approvals as a durable gate: bound, used once, outliving restarts, never bypassed (AP-*)."""
 
 import asyncio
 from pathlib import Path
@@ -28,9 +28,11 @@ from tests.unit.runtime.desk import (
     Desk,
     action,
     ask,
+    before_next_write,
     chain,
     claim,
     document,
+    hidden,
     records,
 )
 
@@ -355,14 +357,11 @@ async def test_an_approval_that_expires_between_check_and_claim_is_not_used() ->
     async with guarded(desk, ttl_ms=10_000) as bench:
         waiting = await ask(bench, action(id="act_1"))
         await bench.bob.approve(waiting)
-        commit = bench.store.commit
 
-        async def slow(change_set: object) -> object:
-            bench.store.commit = commit  # type: ignore[method-assign]
+        async def meanwhile() -> None:
             bench.wait(10)
-            return await commit(change_set)  # type: ignore[arg-type]  # passed on as it came
 
-        bench.store.commit = slow  # type: ignore[method-assign,assignment]
+        before_next_write(bench, meanwhile)
         with refused_with("approval.expired"):
             await ask(bench, action(id="act_1"))
         assert desk.seen == []
@@ -396,14 +395,11 @@ async def test_a_revocation_and_a_claim_at_once_do_not_both_happen() -> None:
     async with guarded(desk) as bench:
         waiting = await ask(bench, action(id="act_1"))
         await bench.bob.approve(waiting)
-        commit = bench.store.commit
 
-        async def overtaken(change_set: object) -> object:
-            bench.store.commit = commit  # type: ignore[method-assign]
+        async def overtaking() -> None:
             await bench.bob.revoke(waiting)
-            return await commit(change_set)  # type: ignore[arg-type]  # passed on as it came
 
-        bench.store.commit = overtaken  # type: ignore[method-assign,assignment]
+        before_next_write(bench, overtaking)
         with refused_with("approval.revoked"):
             await ask(bench, action(id="act_1"))
         assert desk.seen == []
@@ -527,7 +523,7 @@ async def test_what_people_write_is_stored_or_refused_and_never_half(place: Path
             ({"evidence": {str(n): "x" * 2_000 for n in range(9)}}, "action.metadata_too_large"),
         ):
             with refused_with(code):
-                await bench.bob.approve(waiting, **options)  # type: ignore[arg-type]  # from a table
+                await bench.bob.approve(waiting, **options)
         with refused_with("input.lone_surrogate"):
             await bench.alice.cancel("act_1", reason="\ud800")
         assert await request_of(bench, waiting) == before
@@ -551,9 +547,7 @@ async def test_a_forced_approval_stays_the_same_policy_when_the_action_is_resume
     desk = Desk(compensate=[DONE])
     contract = CompensationContract(mode=CompensationMode.SUPPORTED, requires_approval=True)
     declared = ApprovalPolicy(required=False, rule=ByRole("finance"))
-    async with Workbench(
-        served=[desk.served(compensation=contract, approval=declared)]
-    ) as bench:
+    async with Workbench(served=[desk.served(compensation=contract, approval=declared)]) as bench:
         done = await ask(bench, action())
         waiting = await bench.alice.compensate(done)
         request = await request_of(bench, waiting)
@@ -587,14 +581,7 @@ async def test_an_action_whose_request_is_gone_does_not_run() -> None:
     desk = Desk()
     async with guarded(desk) as bench:
         waiting = await ask(bench, action(id="act_1"))
-        get = bench.store.get
-
-        async def without_approvals(type_: type, tenant: str, id_: str) -> object:
-            if type_ is ApprovalRequest:
-                return None
-            return await get(type_, tenant, id_)  # type: ignore[arg-type]  # passed on as it came
-
-        bench.store.get = without_approvals  # type: ignore[method-assign,assignment]
+        hidden(bench, ApprovalRequest)
         with refused_with("approval.not_found"):
             await ask(bench, action(id="act_1"))
         stopped = await bench.alice.cancel(waiting)
@@ -617,3 +604,60 @@ async def test_a_look_up_by_the_scheduler_asks_nobody() -> None:
         assert (await bench.record(made)).status is Status.RECONCILED
         assert len((await bench.snapshot()).approvals) == 1
         assert desk.entered(Handler.RECONCILE) == 1
+
+
+@pytest.mark.rule("AP-5")
+async def test_the_same_request_sent_twice_at_once_asks_people_once(place: Path | None) -> None:
+    desk = Desk()
+    async with guarded(desk, place) as bench:
+        both = await asyncio.gather(*(ask(bench, action(id="act_1")) for _ in range(4)))
+        assert {one.status for one in both} == {"requires_human"}
+        assert len({one.approval_id for one in both}) == 1
+        assert len((await bench.snapshot()).approvals) == 1
+
+
+@pytest.mark.rule("TX-LEASE-3")
+@pytest.mark.parametrize("approved", [False, True])
+async def test_a_frozen_request_is_neither_decided_nor_used_until_it_is_released(
+    approved: bool,
+) -> None:
+    desk = Desk()
+    async with guarded(desk, ttl_ms=60_000) as bench:
+        waiting = await ask(bench, action(id="act_1"))
+        if approved:
+            await bench.bob.approve(waiting)
+        await bench.restart()
+        stored = await bench.store.get(ApprovalRequest, TENANT, str(waiting.approval_id))
+        assert stored is not None
+        assert await bench.engine.upkeep.freeze_approval(stored, "restored") is not None
+        with pytest.raises(AmendsError):
+            await bench.bob.approve(waiting)
+        if approved:
+            with pytest.raises(AmendsError):
+                await ask(bench, action(id="act_1"))
+        assert desk.seen == []
+        released = await bench.olga.release(waiting.transaction_id)
+        assert released.status == "requires_human"
+        if not approved:
+            await bench.bob.approve(waiting)
+        assert (await ask(bench, action(id="act_1"))).status == "committed"
+        with refused_with("transaction.not_frozen"):
+            await bench.olga.release(waiting.transaction_id)
+
+
+@pytest.mark.rule("TX-LEASE-3")
+async def test_releasing_a_request_that_changes_meanwhile_is_done_on_what_is_there() -> None:
+    desk = Desk()
+    async with guarded(desk) as bench:
+        waiting = await ask(bench, action(id="act_1"))
+        stored = await bench.store.get(ApprovalRequest, TENANT, str(waiting.approval_id))
+        assert stored is not None
+        await bench.engine.upkeep.freeze_approval(stored, "restored")
+
+        async def overtaking() -> None:
+            await bench.olga.release(waiting.transaction_id)
+
+        before_next_write(bench, overtaking)
+        with refused_with("transaction.not_found"):
+            await bench.olga.release(waiting.transaction_id)
+        assert (await request_of(bench, waiting)).frozen is None

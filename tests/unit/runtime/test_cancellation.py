@@ -15,7 +15,16 @@ from amends.contracts.errors import AmendsError
 from amends.contracts.ids import PrincipalId
 from amends.testing.refusals import refused_with
 from amends.testing.workbench import ALICE, Workbench
-from tests.unit.runtime.desk import DONE, UNSURE, Desk, action, ask, chain, document
+from tests.unit.runtime.desk import (
+    DONE,
+    UNSURE,
+    Desk,
+    action,
+    ask,
+    before_next_write,
+    chain,
+    document,
+)
 
 CAROL = replace(ALICE, id=PrincipalId("carol"))
 
@@ -95,17 +104,14 @@ async def test_whichever_is_written_first_decides(winner: str) -> None:
     async with guarded(desk) as bench:
         waiting = await ask(bench, action(id="act_1"))
         await bench.bob.approve(waiting)
-        commit = bench.store.commit
 
-        async def overtaken(change_set: object) -> object:
-            bench.store.commit = commit  # type: ignore[method-assign]
+        async def overtaking() -> None:
             if winner == "cancel":
                 await bench.alice.cancel("act_1")
             else:
                 await ask(bench, action(id="act_1"))
-            return await commit(change_set)  # type: ignore[arg-type]  # passed on as it came
 
-        bench.store.commit = overtaken  # type: ignore[method-assign,assignment]
+        before_next_write(bench, overtaking)
         if winner == "cancel":
             with refused_with("action.cancelled"):
                 await ask(bench, action(id="act_1"))
@@ -152,7 +158,7 @@ async def test_after_the_claim_cancelling_is_a_request_that_hides_nothing(
         made = await waits
         assert (made.status, made.result_status) == (status, result)
         kinds = await chain(bench, "txn_1")
-        assert kinds.count("cancellation_requested") == 1  # type: ignore[arg-type]
+        assert kinds.count("cancellation_requested") == 1
         record = await bench.record("txn_1")
         assert (record.verdict is Verdict.NOT_COMMITTED) == (status == "cancelled")
 
@@ -254,3 +260,18 @@ async def test_a_waiting_commit_of_a_withdrawn_plan_shows_that_it_is_cancelled()
         with refused_with("transaction.plan_not_committable"):
             await bench.alice.resume(waiting)
         assert desk.seen == []
+
+
+@pytest.mark.rule("TX-CANCEL-2", "TX-REV-1")
+async def test_a_withdrawal_that_is_overtaken_by_the_commit_is_refused() -> None:
+    desk = Desk()
+    async with Workbench(served=[desk.served()]) as bench:
+        await ask(bench, action(Mode.PLAN, plan="plan_1", transaction="txn_1"))
+
+        async def overtaking() -> None:
+            await bench.alice.commit("plan_1")
+
+        before_next_write(bench, overtaking)
+        with refused_with("transaction.withdraw_state_invalid"):
+            await bench.alice.withdraw("txn_1")
+        assert (await bench.record("txn_1")).status is Status.COMMITTED

@@ -12,7 +12,7 @@ from amends.contracts.documents import Correction, TransactionRecord
 from amends.contracts.enums import Handler, Mode, Status, Verdict
 from amends.contracts.errors import Unavailable
 from amends.contracts.outcomes import Applied, NotApplied
-from amends.stores.port import Stored
+from amends.stores.port import ChangeSet, Stored
 from amends.testing.refusals import refused_with
 from amends.testing.workbench import TENANT, Workbench
 from tests.unit.runtime.desk import (
@@ -24,10 +24,13 @@ from tests.unit.runtime.desk import (
     Desk,
     action,
     ask,
+    before_next_write,
     chain,
     claim,
     records,
+    replaced,
 )
+
 
 @pytest.mark.rule("TX-CHECKPOINT-1")
 async def test_a_checkpoint_is_durable_when_it_returns(place: Path | None) -> None:
@@ -98,7 +101,9 @@ async def test_a_crash_after_a_checkpoint_keeps_the_reference_for_the_look_up(mo
 
 
 @pytest.mark.rule("TX-CHECKPOINT-1")
-@pytest.mark.parametrize(("provider", "id_"), [("", "op"), ("desk", ""), ("desk", " "), ("d", "\n")])
+@pytest.mark.parametrize(
+    ("provider", "id_"), [("", "op"), ("desk", ""), ("desk", " "), ("d", "\n")]
+)
 async def test_an_empty_or_unprintable_reference_is_refused(provider: str, id_: str) -> None:
     async def notes(attempt: Attempt) -> object:
         with refused_with("input.invalid_id"):
@@ -150,7 +155,7 @@ async def test_a_second_reference_is_evidence_of_two_effects_and_settles_unknown
         assert record.error is not None
         assert record.error.code == "transaction.provider_operation_conflict"
         kinds = await chain(bench, made)
-        assert kinds.count("evidence_kept") == 1  # type: ignore[arg-type]  # a string enumeration
+        assert kinds.count("evidence_kept") == 1  # a string enumeration
         assert (await bench.sweep()).total == 0
 
 
@@ -167,19 +172,13 @@ async def test_an_answer_that_names_another_operation_than_the_checkpoint_is_unk
         assert made.provider_operation == OPERATION
 
 
-class FailingStore:
-    """Makes the bench's next change sets fail."""
+def no_room(bench: Workbench) -> None:
+    """Let the bench's next change set fail."""
 
-    def __init__(self, bench: Workbench, times: int) -> None:
-        self._commit = bench.store.commit
-        self._times = times
-        bench.store.commit = self  # type: ignore[method-assign,assignment]
+    async def full() -> None:
+        raise Unavailable("store.unavailable", "The disk is full.")
 
-    async def __call__(self, change_set: object) -> object:
-        if self._times:
-            self._times -= 1
-            raise Unavailable("store.unavailable", "The disk is full.")
-        return await self._commit(change_set)  # type: ignore[arg-type]  # passed on as it came
+    before_next_write(bench, full)
 
 
 @pytest.mark.rule("TX-CHECKPOINT-2")
@@ -188,7 +187,7 @@ async def test_a_checkpoint_that_could_not_be_written_travels_in_the_settlement(
     end: object,
 ) -> None:
     async def notes(attempt: Attempt) -> object:
-        FailingStore(bench, 1)
+        no_room(bench)
         with refused_with("store.unavailable"):
             await attempt.checkpoint("desk", "op_1")
         if isinstance(end, BaseException):
@@ -205,15 +204,11 @@ async def test_a_checkpoint_broken_off_by_a_shutdown_travels_in_the_settlement()
     reached = asyncio.Event()
 
     async def notes(attempt: Attempt) -> object:
-        commit = bench.store.commit
-
-        async def stuck(change_set: object) -> object:
-            bench.store.commit = commit  # type: ignore[method-assign]
+        async def meanwhile() -> None:
             reached.set()
             await asyncio.Event().wait()
-            return await commit(change_set)  # type: ignore[arg-type]  # passed on as it came
 
-        bench.store.commit = stuck  # type: ignore[method-assign,assignment]
+        before_next_write(bench, meanwhile)
         await attempt.checkpoint("desk", "op_1")
         return DONE
 
@@ -228,7 +223,7 @@ async def test_a_checkpoint_broken_off_by_a_shutdown_travels_in_the_settlement()
 @pytest.mark.rule("TX-CHECKPOINT-2")
 async def test_a_checkpoint_of_a_look_up_that_could_not_be_written_travels_too() -> None:
     async def notes(attempt: Attempt) -> object:
-        FailingStore(bench, 1)
+        no_room(bench)
         with refused_with("store.unavailable"):
             await attempt.checkpoint("desk", "op_1")
         return UNSURE
@@ -294,9 +289,7 @@ async def test_a_checkpoint_of_an_attempt_that_another_has_followed_is_refused()
 
 @pytest.mark.rule("TX-CHECKPOINT-2", "TX-REV-3", "TX-SETTLE-6")
 @pytest.mark.fault(49)
-async def test_a_second_reference_after_the_end_becomes_a_correction_that_freezes_compensation() -> (
-    None
-):
+async def test_a_second_reference_after_the_end_corrects_it_and_freezes_compensation() -> None:
     go_on, over = asyncio.Event(), asyncio.Event()
     heard: list[str] = []
 
@@ -350,18 +343,44 @@ async def test_the_same_reference_again_is_no_change_even_when_all_is_over() -> 
 @pytest.mark.rule("TX-CHECKPOINT-1")
 async def test_a_checkpoint_and_a_cancellation_at_once_both_count() -> None:
     async def notes(attempt: Attempt) -> object:
-        commit = bench.store.commit
-
-        async def overtaken(change_set: object) -> object:
-            bench.store.commit = commit  # type: ignore[method-assign]
+        async def overtaking() -> None:
             await bench.alice.cancel("act_1")
-            return await commit(change_set)  # type: ignore[arg-type]  # passed on as it came
 
-        bench.store.commit = overtaken  # type: ignore[method-assign,assignment]
+        before_next_write(bench, overtaking)
         await attempt.checkpoint("desk", "op_1")
         raise Partial("half")
 
     async with Workbench(served=[Desk([notes]).served()]) as bench:
         made = await ask(bench, action(id="act_1"))
         assert (made.status, made.verdict) == ("failed", Verdict.PARTIAL)
+        assert made.provider_operation == OPERATION
+
+
+@pytest.mark.rule("TX-CHECKPOINT-2")
+async def test_of_two_checkpoints_at_once_the_one_that_failed_is_not_forgotten() -> None:
+    async def notes(attempt: Attempt) -> object:
+        commit = bench.store.commit
+        written = 0
+
+        async def first_only(change_set: ChangeSet) -> object:
+            nonlocal written
+            written += 1
+            if written == 1:
+                await asyncio.sleep(0)
+                return await commit(change_set)
+            mend()
+            raise Unavailable("store.unavailable", "The disk is full.")
+
+        mend = replaced(bench, "commit", first_only)
+        both = await asyncio.gather(
+            attempt.checkpoint("desk", "op_1"),
+            attempt.checkpoint("desk", "op_2"),
+            return_exceptions=True,
+        )
+        assert isinstance(both[1], Unavailable)
+        return DONE
+
+    async with Workbench(served=[Desk([notes]).served()]) as bench:
+        made = await ask(bench, action())
+        assert (made.status, made.attention) == ("outcome_unknown", "two_provider_operations")
         assert made.provider_operation == OPERATION

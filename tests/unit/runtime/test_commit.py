@@ -17,19 +17,26 @@ from amends.contracts.times import after_ms
 from amends.testing import faults
 from amends.testing.invariants import check_history
 from amends.testing.refusals import refused_with
-from amends.testing.workbench import ALICE, CHARGE, TENANT, Workbench
-from tests.unit.runtime.desk import DONE, Desk, action, ask, chain, claim, records
-
-ORDER = {"amount": 500}
+from amends.testing.workbench import ALICE, TENANT, Workbench
+from tests.unit.runtime.desk import (
+    DONE,
+    Desk,
+    action,
+    ask,
+    before_next_write,
+    chain,
+    claim,
+    records,
+)
 
 
 async def planned(bench: Workbench, plan: str = "plan_1", **options: object) -> None:
     """A plan under an id of our own."""
-    made = await ask(bench, action(Mode.PLAN, plan=plan, transaction=f"txn_{plan}"), **options)  # type: ignore[arg-type]
+    made = await ask(bench, action(Mode.PLAN, plan=plan, transaction=f"txn_{plan}"), **options)  # type: ignore[arg-type]  # from a table
     assert made.status == "planned"
 
 
-@pytest.mark.rule("TX-COMMIT", "TX-CLAIM-1")
+@pytest.mark.rule("TX-CLAIM-1")
 async def test_a_commit_claims_its_plan_and_finds_its_transaction_by_it(
     place: Path | None,
 ) -> None:
@@ -55,7 +62,14 @@ async def test_a_commit_claims_its_plan_and_finds_its_transaction_by_it(
         assert await bench.check() == []
 
 
-@pytest.mark.rule("TX-COMMIT")
+@pytest.mark.rule(
+    "TX-COMMIT-2",
+    "TX-COMMIT-6",
+    "TX-COMMIT-8",
+    "TX-COMMIT-9",
+    "TX-COMMIT-10",
+    "TX-COMMIT-12",
+)
 async def test_a_commit_that_does_not_match_its_plan_is_refused_and_changes_nothing() -> None:
     identity = Identity(tenant=TENANT, external_account="acct_1")
     async with Workbench() as bench:
@@ -64,7 +78,11 @@ async def test_a_commit_that_does_not_match_its_plan_is_refused_and_changes_noth
         commit = action(Mode.COMMIT, plan="plan_1")
         for asked, options, code in (
             (action(Mode.COMMIT, plan="plan_9"), {}, "plan_not_found"),
-            (commit, {"principal": replace(ALICE, id=PrincipalId("al"))}, "plan_principal_mismatch"),
+            (
+                commit,
+                {"principal": replace(ALICE, id=PrincipalId("al"))},
+                "plan_principal_mismatch",
+            ),
             (
                 action(Mode.COMMIT, plan="plan_1", transaction="txn_9"),
                 {},
@@ -89,7 +107,7 @@ async def test_a_commit_that_does_not_match_its_plan_is_refused_and_changes_noth
         assert bench.provider.charges == 0
 
 
-@pytest.mark.rule("TX-COMMIT", "TX-PLAN-6")
+@pytest.mark.rule("TX-COMMIT-7", "TX-PLAN-6")
 @pytest.mark.case("TIM-01")
 async def test_a_plan_expires_exactly_when_its_time_is_reached() -> None:
     async with Workbench() as bench:
@@ -106,7 +124,7 @@ async def test_a_plan_expires_exactly_when_its_time_is_reached() -> None:
             assert bench.clock() > start
 
 
-@pytest.mark.rule("TX-PLAN-6")
+@pytest.mark.rule("TX-PLAN-6", "TX-COMMIT-4")
 @pytest.mark.case("TIM-07")
 async def test_a_plan_that_was_written_down_as_expired_stays_so_when_the_clock_goes_back() -> None:
     async with Workbench() as bench:
@@ -128,17 +146,11 @@ async def test_a_plan_that_was_written_down_as_expired_stays_so_when_the_clock_g
 async def test_a_plan_that_expires_between_the_check_and_the_claim_is_not_claimed() -> None:
     async with Workbench() as bench:
         await planned(bench)
-        commit = bench.store.commit
-        rounds = 0
 
-        async def slow(change_set: object) -> object:
-            nonlocal rounds
-            rounds += 1
-            if rounds == 1:
-                bench.wait(900)
-            return await commit(change_set)  # type: ignore[arg-type]  # passed on as it came
+        async def time_passes() -> None:
+            bench.wait(900)
 
-        bench.store.commit = slow  # type: ignore[method-assign,assignment]  # time passes in between
+        before_next_write(bench, time_passes)
         with refused_with("transaction.plan_expired"):
             await ask(bench, action(Mode.COMMIT, plan="plan_1"))
         assert (await bench.record("txn_plan_1")).status is Status.PLANNED
@@ -164,7 +176,7 @@ async def test_a_plan_that_expires_between_the_claim_and_the_call_is_not_dispatc
 @pytest.mark.fault(20)
 async def test_a_process_that_was_paused_longer_than_its_lease_does_not_send() -> None:
     async with Workbench() as bench:
-        running = await claim(bench, action(input=ORDER, transaction="txn_1"))
+        running = await claim(bench, action(transaction="txn_1"))
         bench.wait(36)
         await bench.sweep()
         bench.engine.dispatch(running)
@@ -174,7 +186,7 @@ async def test_a_process_that_was_paused_longer_than_its_lease_does_not_send() -
         assert await bench.check() == []
 
 
-@pytest.mark.rule("TX-CLAIM-1", "TX-PIPE-5", "TX-REV-1")
+@pytest.mark.rule("TX-COMMIT-14", "TX-CLAIM-1", "TX-PIPE-5", "TX-REV-1")
 @pytest.mark.fault(1)
 @pytest.mark.case("DUP-02")
 async def test_of_many_commits_at_once_one_wins_and_the_others_hear_whose_plan_it_is(
@@ -198,18 +210,15 @@ async def test_of_many_commits_at_once_one_wins_and_the_others_hear_whose_plan_i
         assert await bench.check() == []
 
 
-@pytest.mark.rule("TX-PIPE-5", "TX-COMMIT")
+@pytest.mark.rule("TX-PIPE-5", "TX-COMMIT-14")
 async def test_a_commit_that_loses_its_claim_in_the_race_hears_that_the_plan_is_taken() -> None:
     async with Workbench() as bench:
         await planned(bench)
-        commit = bench.store.commit
 
-        async def overtaken(change_set: object) -> object:
-            bench.store.commit = commit  # type: ignore[method-assign]
+        async def overtaking() -> None:
             await ask(bench, action(Mode.COMMIT, id="act_fast", plan="plan_1"))
-            return await commit(change_set)  # type: ignore[arg-type]  # passed on as it came
 
-        bench.store.commit = overtaken  # type: ignore[method-assign,assignment]
+        before_next_write(bench, overtaking)
         with refused_with("transaction.plan_already_claimed") as caught:
             await ask(bench, action(Mode.COMMIT, id="act_slow", plan="plan_1"))
         assert caught.error.details["status"] == "committed"
@@ -219,7 +228,7 @@ async def test_a_commit_that_loses_its_claim_in_the_race_hears_that_the_plan_is_
 
 
 @pytest.mark.case("PLN-01")
-@pytest.mark.rule("TX-CLAIM-1")
+@pytest.mark.rule("TX-CLAIM-1", "TX-COMMIT-4")
 async def test_a_committed_plan_is_never_committed_again(place: Path | None) -> None:
     async with Workbench(file=place) as bench:
         await planned(bench)
@@ -312,7 +321,9 @@ async def test_a_slow_charge_that_looked_failed_is_not_made_again(place: Path | 
         first = await ask(bench, commit)
         assert first.error is not None
         assert (first.status, first.error.code) == ("outcome_unknown", "sla.timeout_exceeded")
-        heard = await asyncio.gather(*(ask(bench, commit) for _ in range(5)), return_exceptions=True)
+        heard = await asyncio.gather(
+            *(ask(bench, commit) for _ in range(5)), return_exceptions=True
+        )
         for one in heard:
             assert isinstance(one, AmendsError)
             assert one.code == "transaction.reconciliation_required"
@@ -327,7 +338,7 @@ async def test_a_slow_charge_that_looked_failed_is_not_made_again(place: Path | 
         assert await bench.check() == []
 
 
-@pytest.mark.rule("TX-PLAN-5")
+@pytest.mark.rule("TX-PLAN-5", "TX-COMMIT-13")
 @pytest.mark.fault(12)
 @pytest.mark.parametrize("freeze", list(Freeze))
 async def test_a_changed_declaration_stops_a_commit_where_governance_is_frozen(
@@ -367,7 +378,9 @@ async def test_a_frozen_plan_is_not_committed_until_it_is_released() -> None:
         await planned(bench)
         [stored] = [
             one
-            for one in [await bench.store.get(type(await bench.record("txn_plan_1")), TENANT, "txn_plan_1")]
+            for one in [
+                await bench.store.get(type(await bench.record("txn_plan_1")), TENANT, "txn_plan_1")
+            ]
             if one is not None
         ]
         await bench.engine.upkeep.freeze(stored, "restored")
@@ -390,3 +403,16 @@ async def test_a_plan_stays_readable_after_use_and_says_when_it_ended() -> None:
         assert view.result.status == "committed"
         [record] = await records(bench)
         assert record.plan == view.plan
+
+
+@pytest.mark.rule("TX-COMMIT-3", "TX-COMMIT-1")
+async def test_a_plan_is_not_committed_for_another_capability() -> None:
+    desk, shop = Desk(), Desk()
+    async with Workbench(served=[desk.served(), shop.served("shop.sell")]) as bench:
+        await planned(bench)
+        with refused_with("transaction.plan_capability_mismatch"):
+            await ask(bench, action(Mode.COMMIT, plan="plan_1", capability="shop.sell"))
+        with refused_with("transaction.plan_required"):
+            await ask(bench, action(Mode.COMMIT))
+        assert (await bench.record("txn_plan_1")).status is Status.PLANNED
+        assert (desk.seen, shop.seen) == ([], [])

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from amends.connectors import signals
 from amends.connectors.port import Attempt
+from amends.contracts.actions import Action
 from amends.contracts.approval_policy import ApprovalPolicy
 from amends.contracts.declarations import (
     CompensationContract,
@@ -51,6 +52,7 @@ from tests.unit.runtime.desk import (
     Desk,
     action,
     ask,
+    before_next_write,
     chain,
     claim,
     document,
@@ -60,23 +62,19 @@ from tests.unit.runtime.desk import (
 UNDO = CHARGE + ".undo"
 
 
-def undone_by_another(
-    desk: Desk, other: Desk | None, **changes: object
-) -> list[Served]:
+def undone_by_another(desk: Desk, other: Desk | None, **changes: object) -> list[Served]:
     """The desk, whose effects another capability offsets."""
     offset = CompensationContract(
         mode=CompensationMode.SUPPORTED, compensation_capability_id=CapabilityId(UNDO)
     )
-    modes = replace(
-        contract_of(desk.handlers), supported_modes=(Mode.EXECUTE, Mode.COMPENSATE)
-    )
+    modes = replace(contract_of(desk.handlers), supported_modes=(Mode.EXECUTE, Mode.COMPENSATE))
     served = [desk.served(compensation=offset, transaction=modes)]
     return served if other is None else [*served, other.served(UNDO, **changes)]
 
 
-def offsetting(target: str, id: str | None = None, **options: object) -> object:
+def offsetting(target: str, capability: str = CHARGE) -> Action:
     """A compensation of this target."""
-    return action(Mode.COMPENSATE, target=target, id=id, input={}, **options)  # type: ignore[arg-type]
+    return action(Mode.COMPENSATE, target=target, capability=capability, input={})
 
 
 @pytest.mark.rule("TX-COMP-3", "TX-COMP-5")
@@ -137,7 +135,7 @@ async def test_only_supported_and_best_effort_compensations_are_admitted(
     async with Workbench(served=[desk.served(compensation=contract)]) as bench:
         done = await ask(bench, action(id="act_1"))
         with refused_with(code):
-            await ask(bench, offsetting(done.action_id))  # type: ignore[arg-type]
+            await ask(bench, offsetting(done.action_id))
     best = CompensationContract(mode=CompensationMode.BEST_EFFORT)
     desk = Desk(compensate=[DONE])
     async with Workbench(served=[desk.served(compensation=best)]) as bench:
@@ -205,9 +203,7 @@ async def test_an_effect_that_was_found_absent_or_never_made_is_no_target() -> N
     desk = Desk([UNSURE], compensate=[DONE])
     async with Workbench(served=[desk.served()]) as bench:
         made = await ask(bench, action())
-        await bench.olga.settle(
-            made, "not_committed", reference="r", note="n", accept_risk=True
-        )
+        await bench.olga.settle(made, "not_committed", reference="r", note="n", accept_risk=True)
         with refused_with("transaction.compensation_target_not_committed"):
             await bench.alice.compensate(made)
         dry = await ask(bench, action(Mode.DRY_RUN))
@@ -229,9 +225,9 @@ async def test_compensations_are_never_targets_and_targets_are_named_by_their_ow
         with refused_with("transaction.compensation_target_invalid"):
             await bench.alice.compensate(made)
         with refused_with("transaction.compensation_target_mismatch"):
-            await ask(bench, offsetting(done.action_id, capability="shop.sell"))  # type: ignore[arg-type]
+            await ask(bench, offsetting(done.action_id, capability="shop.sell"))
         with refused_with("transaction.compensation_target_not_found"):
-            await ask(bench, offsetting("act_9"))  # type: ignore[arg-type]
+            await ask(bench, offsetting("act_9"))
         with refused_with("transaction.compensation_target_not_found"):
             await bench.alice.compensate("act_9")
 
@@ -244,7 +240,7 @@ async def test_an_action_that_only_named_a_transaction_is_no_way_to_its_effect()
         with refused_with("transaction.execution_contract_mismatch"):
             await ask(bench, action(id="act_2", transaction="txn_1"))
         with refused_with("transaction.compensation_target_not_completed"):
-            await ask(bench, offsetting("act_2"))  # type: ignore[arg-type]
+            await ask(bench, offsetting("act_2"))
 
 
 @pytest.mark.rule("TX-COMP-4")
@@ -546,7 +542,7 @@ async def test_a_compensating_capability_that_cannot_do_it_is_refused_before_any
     async with Workbench(served=served) as bench:
         done = await ask(bench, action())
         with refused_with("transaction.compensation_capability_unavailable") as caught:
-            await ask(bench, offsetting(done.action_id))  # type: ignore[arg-type]
+            await ask(bench, offsetting(done.action_id))
         assert caught.error.details == {"capability_id": UNDO}
         assert len(await records(bench)) == 1
 
@@ -593,17 +589,14 @@ async def test_a_target_that_moves_between_check_and_claim_loses_the_claim() -> 
     async with Workbench(served=[desk.served()]) as bench:
         done = await ask(bench, action())
         target = await bench.record(done)
-        commit = bench.store.commit
 
-        async def overtaken(change_set: object) -> object:
-            bench.store.commit = commit  # type: ignore[method-assign]
+        async def overtaking() -> None:
             moved: TransactionRecord = replace(
                 target, revision=target.revision + 1, status=Status.FAILED, result=None
             )
-            await commit(ChangeSet(changes=(Replace(moved),)))
-            return await commit(change_set)  # type: ignore[arg-type]  # passed on as it came
+            await bench.store.commit(ChangeSet(changes=(Replace(moved),)))
 
-        bench.store.commit = overtaken  # type: ignore[method-assign,assignment]
+        before_next_write(bench, overtaking)
         with refused_with("transaction.compensation_target_not_completed"):
             await bench.alice.compensate(done)
         assert desk.entered(Handler.COMPENSATE) == 0
@@ -682,7 +675,7 @@ async def test_an_original_that_cannot_be_shown_is_offset_by_its_coordinates_alo
     async with Workbench(served=[desk.served(data=data)]) as bench:
         identity = Identity(tenant=TENANT)
         done = await ask(bench, action(), identity=identity)
-        await ask(bench, offsetting(done.action_id), identity=identity)  # type: ignore[arg-type]
+        await ask(bench, offsetting(done.action_id), identity=identity)
         told = desk.seen[-1].original
         assert told is not None
         assert (told.input, told.output, told.operation) == (None, None, OPERATION)

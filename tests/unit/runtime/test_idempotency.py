@@ -24,8 +24,10 @@ from tests.unit.runtime.desk import (
     Desk,
     action,
     ask,
+    before_next_write,
     claim,
     document,
+    hidden,
     records,
 )
 
@@ -181,9 +183,7 @@ async def test_previews_and_effects_have_keys_of_their_own() -> None:
         plan = await ask(bench, action(Mode.PLAN, key="k"))
         made = await ask(bench, action(key="k"))
         bench.wait(5)
-        found = await ask(
-            bench, action(Mode.RECONCILE, transaction=made.transaction_id, key="k")
-        )
+        found = await ask(bench, action(Mode.RECONCILE, transaction=made.transaction_id, key="k"))
         assert [one.status for one in (dry, plan, made, found)] == [
             "dry_run_completed",
             "planned",
@@ -402,14 +402,11 @@ async def test_an_action_that_lost_its_key_meanwhile_does_not_run_under_it() -> 
 async def test_a_key_that_is_taken_between_reading_and_claiming_loses_the_claim() -> None:
     desk = Desk()
     async with keyed(desk) as bench:
-        commit = bench.store.commit
 
-        async def overtaken(change_set: object) -> object:
-            bench.store.commit = commit  # type: ignore[method-assign]
+        async def overtaking() -> None:
             await ask(bench, action(id="act_fast", key="k"))
-            return await commit(change_set)  # type: ignore[arg-type]  # passed on as it came
 
-        bench.store.commit = overtaken  # type: ignore[method-assign,assignment]
+        before_next_write(bench, overtaking)
         slow = await ask(bench, action(id="act_slow", key="k"))
         assert (slow.action_id, slow.replayed, len(desk.seen)) == ("act_fast", True, 1)
 
@@ -430,16 +427,9 @@ async def test_a_reservation_whose_action_is_gone_blocks_rather_than_doubles() -
     desk = Desk()
     async with keyed(desk) as bench:
         await ask(bench, action(id="act_1", key="k"))
-        get = bench.store.get
-
-        async def without_actions(type_: type, tenant: str, id_: str) -> object:
-            if id_ == "act_1":
-                return None
-            return await get(type_, tenant, id_)  # type: ignore[arg-type]  # passed on as it came
-
-        bench.store.get = without_actions  # type: ignore[method-assign,assignment]
+        found_again = hidden(bench, "act_1")
         with refused_with("idempotency.in_progress"):
             await ask(bench, action(key="k"))
-        bench.store.get = get  # type: ignore[method-assign]
+        found_again()
         assert await document(bench, "act_1") is not None
         assert len(desk.seen) == 1

@@ -18,12 +18,13 @@ from tests.unit.runtime.desk import (
     Desk,
     action,
     ask,
+    before_next_write,
     chain,
     claim,
     document,
 )
 
-EVIDENCE = {"reference": "ticket 7", "note": "seen in the provider's ledger"}
+REFERENCE, NOTE = "ticket 7", "seen in the provider's ledger"
 
 
 async def stored(bench: Workbench, transaction: str) -> Stored[TransactionRecord]:
@@ -47,7 +48,9 @@ async def test_an_operator_rules_with_evidence_under_the_own_name(
 ) -> None:
     async with Workbench(served=[Desk([UNSURE]).served()], file=place) as bench:
         made = await ask(bench, action(id="act_1", key="k"))
-        ruled = await bench.olga.settle(made, verdict, accept_risk=True, **EVIDENCE)
+        ruled = await bench.olga.settle(
+            made, verdict, accept_risk=True, reference=REFERENCE, note=NOTE
+        )
         record, own = await bench.record(made), await document(bench, "act_1")
         assert record.ruling is not None
         assert own is not None
@@ -69,26 +72,30 @@ async def test_a_ruling_is_refused_without_right_evidence_revision_or_risk() -> 
         made = await ask(bench, action())
         before = await bench.record(made)
         with refused_with("transaction.settle_not_allowed"):
-            await bench.alice.settle(made, "committed", **EVIDENCE)
+            await bench.alice.settle(made, "committed", reference=REFERENCE, note=NOTE)
         with refused_with("transaction.settle_evidence_required"):
             await bench.olga.settle(made, "committed", reference=" ", note="n")
         with refused_with("transaction.settle_evidence_required"):
             await bench.olga.settle(made, "committed", reference="r", note="")
         with refused_with("transaction.revision_conflict"):
-            await bench.olga.settle(made, "committed", seen_revision=1, **EVIDENCE)
+            await bench.olga.settle(
+                made, "committed", seen_revision=1, reference=REFERENCE, note=NOTE
+            )
         with refused_with("transaction.settle_risk_not_accepted"):
-            await bench.olga.settle(made, "not_committed", **EVIDENCE)
+            await bench.olga.settle(made, "not_committed", reference=REFERENCE, note=NOTE)
         with refused_with("transaction.not_found"):
-            await bench.olga.settle("txn_9", "committed", **EVIDENCE)
+            await bench.olga.settle("txn_9", "committed", reference=REFERENCE, note=NOTE)
         with refused_with("input.lone_surrogate"):
             await bench.olga.settle(made, "committed", reference="r", note="\ud800")
         assert await bench.record(made) == before
         bench.wait(35 + 60.001)
-        late = await bench.olga.settle(made, "not_committed", seen_revision=2, **EVIDENCE)
+        late = await bench.olga.settle(
+            made, "not_committed", seen_revision=2, reference=REFERENCE, note=NOTE
+        )
         assert late.verdict is Verdict.NOT_COMMITTED
         done = await ask(bench, action())
         with refused_with("transaction.settle_state_invalid"):
-            await bench.olga.settle(done, "committed", **EVIDENCE)
+            await bench.olga.settle(done, "committed", reference=REFERENCE, note=NOTE)
 
 
 @pytest.mark.rule("TX-RECON-5")
@@ -100,8 +107,8 @@ async def test_an_outcome_whose_capability_is_gone_can_still_be_ruled_on() -> No
         assert (await bench.sweep()).escalated == 1
         assert (await bench.record(made)).attention == "capability_not_registered"
         with refused_with("transaction.settle_risk_not_accepted"):
-            await bench.olga.settle(made, "not_committed", **EVIDENCE)
-        ruled = await bench.olga.settle(made, "committed", **EVIDENCE)
+            await bench.olga.settle(made, "not_committed", reference=REFERENCE, note=NOTE)
+        ruled = await bench.olga.settle(made, "committed", reference=REFERENCE, note=NOTE)
         assert (ruled.status, ruled.attention) == ("reconciled", None)
 
 
@@ -111,16 +118,15 @@ async def test_a_ruling_that_is_overtaken_is_made_on_what_is_there_or_not_at_all
     async with Workbench(served=[desk.served()]) as bench:
         made = await ask(bench, action())
         bench.wait(5)
-        commit = bench.store.commit
 
-        async def overtaken(change_set: object) -> object:
-            bench.store.commit = commit  # type: ignore[method-assign]
+        async def overtaking() -> None:
             await bench.alice.reconcile(made)
-            return await commit(change_set)  # type: ignore[arg-type]  # passed on as it came
 
-        bench.store.commit = overtaken  # type: ignore[method-assign,assignment]
+        before_next_write(bench, overtaking)
         with refused_with("transaction.settle_state_invalid"):
-            await bench.olga.settle(made, "not_committed", accept_risk=True, **EVIDENCE)
+            await bench.olga.settle(
+                made, "not_committed", accept_risk=True, reference=REFERENCE, note=NOTE
+            )
         assert (await bench.record(made)).verdict is Verdict.COMMITTED
 
 
@@ -160,7 +166,7 @@ async def test_a_frozen_record_neither_moves_nor_is_tried_again_until_released(
             assert (await ask(bench, asked)).status == "committed"
         else:
             assert (await bench.record("txn_1")).status is Status.RECONCILED
-        assert (await chain(bench, "txn_1")).count("released") == 1  # type: ignore[arg-type]
+        assert (await chain(bench, "txn_1")).count("released") == 1
 
 
 @pytest.mark.rule("TX-LEASE-3", "TX-RECON-5")
@@ -168,7 +174,7 @@ async def test_a_frozen_unknown_outcome_can_be_ruled_on_by_hand() -> None:
     async with Workbench(served=[Desk([UNSURE]).served()]) as bench:
         made = await ask(bench, action(transaction="txn_1"))
         await bench.engine.upkeep.freeze(await stored(bench, "txn_1"), "restored")
-        ruled = await bench.olga.settle(made, "committed", **EVIDENCE)
+        ruled = await bench.olga.settle(made, "committed", reference=REFERENCE, note=NOTE)
         assert (ruled.status, (await bench.record("txn_1")).frozen) == ("reconciled", None)
 
 
@@ -198,14 +204,11 @@ async def test_a_release_that_is_overtaken_is_tried_again() -> None:
     async with Workbench() as bench:
         await ask(bench, action(Mode.PLAN, transaction="txn_1"))
         await bench.engine.upkeep.freeze(await stored(bench, "txn_1"), "restored")
-        commit = bench.store.commit
 
-        async def overtaken(change_set: object) -> object:
-            bench.store.commit = commit  # type: ignore[method-assign]
+        async def overtaking() -> None:
             await bench.olga.release("txn_1")
             await bench.engine.upkeep.freeze(await stored(bench, "txn_1"), "again")
-            return await commit(change_set)  # type: ignore[arg-type]  # passed on as it came
 
-        bench.store.commit = overtaken  # type: ignore[method-assign,assignment]
+        before_next_write(bench, overtaking)
         released = await bench.olga.release("txn_1")
         assert (released.status, (await bench.record("txn_1")).frozen) == ("planned", None)

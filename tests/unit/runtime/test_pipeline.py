@@ -6,16 +6,17 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from amends.contracts.actions import TransactionRequest
+from amends.contracts.actions import Action, TransactionRequest
 from amends.contracts.declarations import (
     CompensationContract,
     CredentialPolicy,
     IdempotencyContract,
 )
 from amends.contracts.documents import TransactionRecord
-from amends.contracts.enums import CompensationMode, KeyRequirement, Mode, Status
+from amends.contracts.enums import CompensationMode, KeyRequirement, Mode, PrincipalKind, Status
 from amends.contracts.errors import Unavailable
-from amends.contracts.ids import TenantId
+from amends.contracts.ids import CapabilityId, ProviderOperationId, TenantId
+from amends.contracts.json_types import Json
 from amends.contracts.outcomes import ProviderOperation
 from amends.contracts.principals import Caller, Identity, Principal
 from amends.contracts.results import Result
@@ -24,7 +25,7 @@ from amends.governance.policy import PolicyDecision, PolicyQuestion, PolicyVerdi
 from amends.runtime.requests import Request
 from amends.testing.refusals import refused_with
 from amends.testing.workbench import ALICE, CHARGE, TENANT, Workbench, contract_of
-from tests.unit.runtime.desk import Desk, action, ask, document, records, refusals
+from tests.unit.runtime.desk import Desk, action, ask, document, records, refusals, replaced
 
 GATES = (
     ("envelope", "input.invalid_id"),
@@ -151,20 +152,25 @@ async def test_a_refusal_at_acceptance_leaves_an_entry_too() -> None:
         assert (entry.verdicts[-1].gate, entry.code) == ("acceptance", "action.id_conflict")
 
 
-async def test_a_refusal_is_heard_even_where_the_store_cannot_keep_it() -> None:
+@pytest.mark.parametrize(
+    ("asked", "code"),
+    [
+        (action(capability="nobody"), "capability.not_found"),
+        (action(Mode.COMMIT, plan="plan_1"), "transaction.plan_not_found"),
+    ],
+)
+async def test_a_refusal_is_heard_even_where_the_store_cannot_keep_it(
+    asked: Action, code: str
+) -> None:
     async with Workbench() as bench:
-        commit = bench.store.commit
 
-        async def failing(*_: object) -> None:
-            raise Unavailable("store.unavailable", "The disk is gone.")
+        async def failing(_change_set: object) -> None:
+            raise Unavailable("store.unavailable", "The disk is full.")
 
-        for asked in (action(capability="nobody"), action(Mode.COMMIT, plan="plan_1")):
-            bench.store.commit = failing  # type: ignore[method-assign,assignment]  # a full disk
-            with refused_with(
-                "capability.not_found" if asked.capability_id == "nobody" else "transaction.plan_not_found"
-            ):
-                await ask(bench, asked)
-            bench.store.commit = commit  # type: ignore[method-assign]
+        mend = replaced(bench, "commit", failing)
+        with refused_with(code):
+            await ask(bench, asked)
+        mend()
         assert await refusals(bench) == []
 
 
@@ -330,8 +336,14 @@ async def test_what_the_wrapper_brings_is_checked_like_the_rest_of_the_envelope(
             ({"reason": 7}, "input.unsupported_type"),
             ({"metadata": {"n": float("inf")}}, "input.not_a_number"),
             ({"cursor": ""}, "input.invalid_id"),
-            ({"provider_operation": ProviderOperation("p", "")}, "input.invalid_id"),
-            ({"provider_operation": ProviderOperation("p", "o", "\x00")}, "input.invalid_id"),
+            (
+                {"provider_operation": ProviderOperation("p", ProviderOperationId(""))},
+                "input.invalid_id",
+            ),
+            (
+                {"provider_operation": ProviderOperation("p", ProviderOperationId("o"), "\x00")},
+                "input.invalid_id",
+            ),
         ):
             with refused_with(code):
                 await bench.alice.transact(replace(base, **changes))
@@ -384,11 +396,9 @@ async def test_identity_comes_from_the_transport_and_must_be_of_its_tenant() -> 
 async def test_two_capabilities_of_a_compensation_are_both_asked() -> None:
     desk, other = Desk(), Desk()
     offset = CompensationContract(
-        mode=CompensationMode.SUPPORTED, compensation_capability_id=CHARGE + ".undo"
+        mode=CompensationMode.SUPPORTED, compensation_capability_id=CapabilityId(CHARGE + ".undo")
     )
-    contract = replace(
-        contract_of(desk.handlers), supported_modes=(Mode.EXECUTE, Mode.COMPENSATE)
-    )
+    contract = replace(contract_of(desk.handlers), supported_modes=(Mode.EXECUTE, Mode.COMPENSATE))
     served = [
         desk.served(compensation=offset, transaction=contract),
         other.served(CHARGE + ".undo", required_scopes=("undo",)),
@@ -404,9 +414,10 @@ async def test_two_capabilities_of_a_compensation_are_both_asked() -> None:
 
 async def test_the_engine_keeps_what_a_request_was_accepted_with() -> None:
     async with Workbench() as bench:
-        nested = {"tags": ["a"]}
+        tags: list[Json] = ["a"]
+        nested: dict[str, Json] = {"tags": tags}
         await ask(bench, action(id="act_1", metadata=nested, key="k", approval=True))
-        nested["tags"].append("b")
+        tags.append("b")
         stored = await document(bench, "act_1")
         assert stored is not None
         assert stored.metadata == {"tags": ["a"]}
@@ -420,6 +431,6 @@ async def test_a_principal_of_another_kind_is_not_the_same_requester() -> None:
     async with Workbench() as bench:
         plan = await bench.alice.plan(CHARGE, {"amount": 500})
         assert plan.plan_id is not None
-        service = Principal(id=ALICE.id, tenant=TENANT, kind="service")  # type: ignore[arg-type]
+        service = Principal(id=ALICE.id, tenant=TENANT, kind=PrincipalKind.SERVICE)
         with refused_with("transaction.plan_principal_mismatch"):
             await ask(bench, action(Mode.COMMIT, plan=plan.plan_id), principal=service)

@@ -17,7 +17,7 @@ from amends.stores.port import Stored
 from amends.testing import faults
 from amends.testing.refusals import refused_with
 from amends.testing.workbench import ALICE, EVE, TENANT, Workbench
-from tests.unit.runtime.desk import DONE, UNSURE, Desk, action, ask, refusals
+from tests.unit.runtime.desk import DONE, UNSURE, Desk, action, ask, hidden, refusals
 
 CAROL = replace(ALICE, id=PrincipalId("carol"), scopes=("pay",))
 AUDITOR = replace(CAROL, id=PrincipalId("audra"), scopes=(READ_SCOPE,))
@@ -38,7 +38,7 @@ async def test_a_view_is_selected_by_exactly_one_identity(place: Path | None) ->
         assert {one.result.status for one in views} == {"committed"}
         for selected in ({}, {"plan_id": "plan_1", "action_id": "act_p"}):
             with refused_with("view.selector_invalid"):
-                await bench.alice.get(**selected)  # type: ignore[arg-type]
+                await bench.alice.get(**selected)  # type: ignore[arg-type]  # from a table
         with refused_with("view.selector_invalid"):
             await bench.alice.get("txn_1", plan_id="plan_1")
 
@@ -78,7 +78,11 @@ async def test_within_a_tenant_owner_operators_and_readers_see_a_record() -> Non
         done = await ask(bench, action(id="act_1", transaction="txn_1"))
         for reader in (bench.alice, bench.olga, bench.acting_as(AUDITOR)):
             assert (await reader.get("txn_1")).result.status == "committed"
-            assert [one.document.transaction_id for one in (await reader.list()).items if isinstance(one, Stored)] == ["txn_1"]
+            assert [
+                one.document.transaction_id
+                for one in (await reader.list()).items
+                if isinstance(one, Stored)
+            ] == ["txn_1"]
         stranger = bench.acting_as(CAROL)
         for selected in (
             {"transaction_id": "txn_1"},
@@ -86,7 +90,7 @@ async def test_within_a_tenant_owner_operators_and_readers_see_a_record() -> Non
             {"plan_id": "plan_9"},
         ):
             with refused_with("transaction.not_found"):
-                await stranger.get(**selected)  # type: ignore[arg-type]
+                await stranger.get(**selected)  # type: ignore[arg-type]  # from a table
         assert (await stranger.list()).items == ()
         assert done.status == "committed"
 
@@ -126,7 +130,7 @@ async def test_a_plan_with_a_waiting_commit_shows_that_it_waits_for_people() -> 
         assert (await bench.alice.get("txn_1")).result.status == "planned"
         waiting = await bench.alice.commit(plan)
         for selected in ({"transaction_id": "txn_1"}, {"plan_id": "plan_1"}):
-            view = await bench.alice.get(**selected)  # type: ignore[arg-type]
+            view = await bench.alice.get(**selected)  # type: ignore[arg-type]  # from a table
             assert view.result.status == "requires_human"
             assert view.approval is not None
             assert view.approval.approval_id == waiting.approval_id
@@ -170,12 +174,7 @@ async def test_pages_are_newest_first_filtered_and_bounded(place: Path | None) -
 async def test_a_record_whose_action_is_gone_is_not_found() -> None:
     async with Workbench() as bench:
         done = await ask(bench, action(id="act_1", transaction="txn_1"))
-        get = bench.store.get
-
-        async def without_actions(type_: type, tenant: str, id_: str) -> object:
-            return None if id_ == "act_1" else await get(type_, tenant, id_)  # type: ignore[arg-type]
-
-        bench.store.get = without_actions  # type: ignore[method-assign,assignment]
+        hidden(bench, "act_1")
         with refused_with("transaction.not_found"):
             await bench.alice.get("txn_1")
         assert done.status == "committed"
@@ -218,9 +217,7 @@ async def test_another_tenants_ids_are_answered_like_ids_that_nobody_has(
             lambda ids: ask(
                 bench, action(Mode.COMPENSATE, target=ids["act"], input={}), principal=EVE
             ),
-            lambda ids: ask(
-                bench, action(Mode.RECONCILE, transaction=ids["lost"]), principal=EVE
-            ),
+            lambda ids: ask(bench, action(Mode.RECONCILE, transaction=ids["lost"]), principal=EVE),
         ]
         theirs = {
             "done": "txn_done",
@@ -263,3 +260,21 @@ async def test_two_tenants_use_the_same_ids_without_meeting() -> None:
         done = await Amends.commit(bench.acting_as(eve), "plan_1")
         assert done.status == "committed"
         assert (await bench.record("txn_1")).status is Status.PLANNED
+
+
+@pytest.mark.rule("TX-VIEW-1")
+async def test_approval_requests_are_listed_for_who_asked_may_decide_or_reads() -> None:
+    desk = Desk()
+    async with Workbench(served=[desk.served(approval=ApprovalPolicy())]) as bench:
+        for n in range(2):
+            await ask(bench, action(id=f"act_{n}"))
+
+        async def listed(who: Amends, **options: object) -> list[str]:
+            page = await who.approvals(**options)  # type: ignore[arg-type]  # options by name
+            return [one.document.action_id for one in page.items if isinstance(one, Stored)]
+
+        assert await listed(bench.alice) == ["act_1", "act_0"]
+        assert await listed(bench.bob, limit=1) == ["act_1"]
+        assert await listed(bench.olga, where={"action_id": "act_0"}) == ["act_0"]
+        assert await listed(bench.acting_as(CAROL)) == []
+        assert await listed(bench.eve) == []

@@ -15,7 +15,7 @@ from amends.contracts.declarations import (
 )
 from amends.contracts.documents import ActionDocument
 from amends.contracts.enums import CompensationMode, Handler, Mode, Status, Verdict
-from amends.contracts.ids import PrincipalId
+from amends.contracts.ids import CapabilityId, PrincipalId
 from amends.contracts.outcomes import Applied, NotApplied, NotFound, Pending
 from amends.contracts.times import after_ms
 from amends.testing import faults
@@ -25,7 +25,6 @@ from amends.testing.refusals import refused_with
 from amends.testing.workbench import (
     ALICE,
     CHARGE,
-    OLGA,
     TENANT,
     Workbench,
     charging,
@@ -325,9 +324,7 @@ async def test_a_re_drive_uses_the_very_same_key_within_the_providers_window(
     place: Path | None,
 ) -> None:
     execution = ExecutionContract(provider_dedup_window_ms=HOUR_MS)
-    async with provided(
-        LOST, execution=execution, dedup_window_s=3_600, place=place
-    ) as bench:
+    async with provided(LOST, execution=execution, dedup_window_s=3_600, place=place) as bench:
         made = await ask(bench, action())
         bench.wait(5)
         await bench.sweep()
@@ -417,9 +414,7 @@ async def test_a_look_up_of_a_redacted_effect_needs_no_input() -> None:
 @pytest.mark.rule("TX-RECON-3", "TX-COMP-5")
 async def test_a_compensation_is_never_driven_again_but_looked_up() -> None:
     execution = ExecutionContract(provider_dedup_window_ms=HOUR_MS)
-    async with provided(
-        faults.none(), LOST, execution=execution, dedup_window_s=3_600
-    ) as bench:
+    async with provided(faults.none(), LOST, execution=execution, dedup_window_s=3_600) as bench:
         done = await ask(bench, action())
         lost = await bench.alice.compensate(done, {"amount": 500})
         assert lost.status == "outcome_unknown"
@@ -498,9 +493,7 @@ async def test_a_re_drive_that_fails_leaves_it_open(answer: object) -> None:
         supported_modes=(Mode.EXECUTE, Mode.PLAN, Mode.COMMIT, Mode.RECONCILE),
     )
     execution = ExecutionContract(provider_dedup_window_ms=HOUR_MS)
-    async with Workbench(
-        served=[desk.served(execution=execution, transaction=modes)]
-    ) as bench:
+    async with Workbench(served=[desk.served(execution=execution, transaction=modes)]) as bench:
         made = await ask(bench, action(key="k"))
         bench.wait(5)
         looked = await bench.alice.reconcile(made)
@@ -516,7 +509,7 @@ async def test_a_look_up_goes_where_the_effect_went() -> None:
     desk, undo = Desk(), Desk([UNSURE], reconcile=[DONE])
     offset = CompensationContract(
         mode=CompensationMode.SUPPORTED,
-        compensation_capability_id=CHARGE + ".undo",  # type: ignore[arg-type]
+        compensation_capability_id=CapabilityId(CHARGE + ".undo"),
     )
     modes = replace(
         contract_of(desk.handlers),

@@ -12,6 +12,7 @@ from amends.contracts.approval_policy import ApprovalPolicy
 from amends.contracts.declarations import CompensationContract, DataContract
 from amends.contracts.enums import CompensationMode, Handler, Mode, Status
 from amends.contracts.errors import AmendsError
+from amends.contracts.ids import CapabilityId
 from amends.contracts.json_types import Json
 from amends.contracts.outcomes import ErrorInfo, NotApplied
 from amends.contracts.secrets import Credential, Secret
@@ -73,9 +74,7 @@ async def test_a_canary_is_nowhere_in_the_store_the_log_or_what_is_shown(
         await bench.sweep()
         page = await bench.alice.list()
         for one in (plan, done):
-            shown.append(
-                await bench.alice.get(one, include_result=True, include_receipts=True)
-            )
+            shown.append(await bench.alice.get(one, include_result=True, include_receipts=True))
         shown += [page, await bench.snapshot()]
         assert desk.entered(Handler.EXECUTE) == 4
     told = [repr(one) for one in shown]
@@ -175,9 +174,7 @@ async def test_a_refused_input_is_kept_nowhere_and_its_values_are_not_told(
         "properties": {"amount": {"type": "integer"}},
         "additionalProperties": False,
     }
-    async with Workbench(
-        served=[Desk().served(input_schema=schema)], file=database
-    ) as bench:
+    async with Workbench(served=[Desk().served(input_schema=schema)], file=database) as bench:
         with pytest.raises(AmendsError) as caught:
             await ask(bench, action(input=value))
         if not (isinstance(value, dict) and CANARY in value):
@@ -199,9 +196,7 @@ async def test_a_credential_that_a_provider_echoes_is_taken_out_of_what_is_kept(
 
     echo = ErrorInfo(code="no", message=f"bad token {CANARY}", details={"header": f"B {CANARY}"})
     desk = Desk([NotApplied(error=echo)], preview=[NotApplied(error=echo)])
-    async with Workbench(
-        served=[desk.served()], file=database, credentials=Vault()
-    ) as bench:
+    async with Workbench(served=[desk.served()], file=database, credentials=Vault()) as bench:
         made = await ask(bench, action())
         plan = await ask(bench, action(Mode.PLAN))
         assert (made.status, plan.status) == ("failed", "failed")
@@ -226,7 +221,7 @@ async def test_a_capability_that_redacts_governs_what_it_offsets_for_another() -
     desk, other = Desk(), Desk()
     offset = CompensationContract(
         mode=CompensationMode.SUPPORTED,
-        compensation_capability_id=CHARGE + ".undo",  # type: ignore[arg-type]
+        compensation_capability_id=CapabilityId(CHARGE + ".undo"),
     )
     modes = replace(contract_of(desk.handlers), supported_modes=(Mode.EXECUTE, Mode.COMPENSATE))
     served = [

@@ -29,7 +29,7 @@ from tests.unit.runtime.desk import (
     chain,
     claim,
     document,
-    records,
+    hidden,
 )
 
 SHOP = "shop.sell"
@@ -235,7 +235,7 @@ async def test_a_known_transaction_executes_nothing_but_what_it_was_begun_with(
         done = await ask(bench, action(id="act_1", transaction="txn_1"))
         record = await bench.record(done)
         with refused_with("transaction.execution_contract_mismatch"):
-            await ask(bench, action(transaction="txn_1", **changes))  # type: ignore[arg-type]
+            await ask(bench, action(transaction="txn_1", **changes))  # type: ignore[arg-type]  # as odd as can be
         assert await bench.record(done) == record
 
 
@@ -423,3 +423,33 @@ async def test_a_stored_record_whose_action_is_gone_is_not_executed_again() -> N
         with refused_with("transaction.execute_state_invalid"):
             await ask(bench, action(id="act_effect", transaction="txn_1"))
         assert len(desk.seen) == 1
+
+
+@pytest.mark.rule("TX-ACT-1", "TX-RECON-1")
+@pytest.mark.fault(2)
+async def test_whoever_reconciles_again_after_a_look_up_died_writes_that_it_did() -> None:
+    desk = Desk([UNSURE], reconcile=[DONE])
+    async with Workbench(served=[desk.served()]) as bench:
+        await ask(bench, action(transaction="txn_1"))
+        bench.wait(5)
+        await claim(bench, action(Mode.RECONCILE, transaction="txn_1"))
+        await bench.restart()
+        with refused_with("transaction.reconcile_state_invalid"):
+            await bench.alice.reconcile("txn_1")
+        bench.wait(36)
+        with refused_with("transaction.reconciliation_required"):
+            await bench.alice.reconcile("txn_1")
+        record = await bench.record("txn_1")
+        assert (record.status, record.reconcile_attempts) == (Status.OUTCOME_UNKNOWN, 1)
+        assert record.reconcile_after is not None
+        bench.clock.set(record.reconcile_after)
+        assert (await bench.alice.reconcile("txn_1")).status == "reconciled"
+
+
+async def test_a_claimed_action_whose_record_is_gone_is_not_claimed_again() -> None:
+    async with opened(DONE) as bench:
+        asked = await prepared(bench, Mode.COMMIT)
+        await ask(bench, asked)
+        hidden(bench, TransactionRecord)
+        with refused_with("transaction.not_found"):
+            await ask(bench, asked)

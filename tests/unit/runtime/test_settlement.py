@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from amends.connectors import signals
 from amends.connectors.port import Attempt
 from amends.contracts.declarations import DataContract, ServiceLevelContract
-from amends.contracts.documents import Correction, TransactionRecord
+from amends.contracts.documents import ActionDocument, Correction, TransactionRecord
 from amends.contracts.enums import Status, Verdict
 from amends.contracts.errors import AmendsError, Corrupt, Refused, Unavailable
 from amends.contracts.outcomes import (
@@ -25,6 +25,8 @@ from amends.contracts.outcomes import (
 from amends.contracts.times import after_ms
 from amends.receipts.signing import KeyRing
 from amends.receipts.verify import verify_chain
+from amends.recovery.sweeper import Sweeper
+from amends.runtime.engine import Engine
 from amends.stores.port import Loss, Lost, Stored
 from amends.testing import faults
 from amends.testing.refusals import refused_with
@@ -39,9 +41,12 @@ from tests.unit.runtime.desk import (
     Desk,
     action,
     ask,
+    before_next_write,
     chain,
     claim,
     document,
+    hidden,
+    replaced,
 )
 
 DETAILS = {"provider_operation": {"provider": "desk", "operation_id": "op_1"}}
@@ -243,7 +248,7 @@ async def test_the_next_look_up_is_when_the_provider_says_within_bounds(
 async def test_an_operation_named_only_in_the_details_is_kept_even_where_these_are_redacted(
     kind: type, redacted: bool
 ) -> None:
-    error = ErrorInfo(code="x", details={**DETAILS, "uncertain_outcome": True})  # type: ignore[dict-item]
+    error = ErrorInfo(code="x", details={**DETAILS, "uncertain_outcome": True})  # type: ignore[dict-item]  # as odd as can be
     desk = Desk([kind(error=error)])
     data = DataContract(redaction_required=redacted)
     async with Workbench(served=[desk.served(data=data)]) as bench:
@@ -254,7 +259,7 @@ async def test_an_operation_named_only_in_the_details_is_kept_even_where_these_a
 @pytest.mark.rule("TX-SETTLE-2")
 async def test_no_number_of_details_hides_the_one_that_says_uncertain() -> None:
     many = {f"field_{n}": n for n in range(200)} | {"uncertain_outcome": True}
-    desk = Desk([Failure(error=ErrorInfo(code="x", details=many))])  # type: ignore[arg-type]
+    desk = Desk([Failure(error=ErrorInfo(code="x", details=many))])  # type: ignore[arg-type]  # as odd as can be
     async with Workbench(served=[desk.served()]) as bench:
         assert (await ask(bench, action())).status == "outcome_unknown"
 
@@ -312,9 +317,9 @@ async def test_an_output_that_nests_without_end_does_not_cost_the_settlement() -
     [
         ErrorInfo(code="\ud800", message="\ud800\x00", details={"\udc00": "\ud800"}),
         ErrorInfo(code="x" * 500, message="m" * 50_000, details={"deep": [[["\x00"]]]}),
-        ErrorInfo(code="", message="", details={"o": object()}),  # type: ignore[dict-item]
-        ErrorInfo(code=7, message=None, category="odd", details=None),  # type: ignore[arg-type]
-        ErrorInfo(code="x", retryable="yes", details=[1]),  # type: ignore[arg-type]
+        ErrorInfo(code="", message="", details={"o": object()}),  # type: ignore[dict-item]  # as odd as can be
+        ErrorInfo(code=7, message=None, category="odd", details=None),  # type: ignore[arg-type]  # as odd as can be
+        ErrorInfo(code="x", retryable="yes", details=[1]),  # type: ignore[arg-type]  # as odd as can be
     ],
 )
 async def test_an_odd_error_is_stored_in_a_form_that_can_be(
@@ -331,14 +336,14 @@ async def test_an_odd_error_is_stored_in_a_form_that_can_be(
 @pytest.mark.parametrize(
     ("answer", "status"),
     [
-        (Applied(output=DONE, operation="op_1"), "committed"),  # type: ignore[arg-type]
+        (Applied(output=DONE, operation="op_1"), "committed"),  # type: ignore[arg-type]  # as odd as can be
         (Applied(output=DONE, operation=replace(OPERATION, operation_id=7)), "committed"),
         (Applied(output=DONE, operation=replace(OPERATION, provider="\ud800")), "committed"),
         (Applied(output=DONE, operation=replace(OPERATION, operation_id="")), "committed"),
         (Applied(output=DONE, operation=replace(OPERATION, request_id="\x00")), "committed"),
-        (Failure(error=None), "outcome_unknown"),  # type: ignore[arg-type]
-        (Uncertain(error=LATER, cursor=7), "outcome_unknown"),  # type: ignore[arg-type]
-        (signals.Signal("no outcome"), "outcome_unknown"),  # type: ignore[arg-type]
+        (Failure(error=None), "outcome_unknown"),  # type: ignore[arg-type]  # as odd as can be
+        (Uncertain(error=LATER, cursor=7), "outcome_unknown"),  # type: ignore[arg-type]  # as odd as can be
+        (signals.Signal("no outcome"), "outcome_unknown"),  # type: ignore[arg-type]  # as odd as can be
     ],
 )
 async def test_an_odd_report_is_taken_for_what_can_be_read_of_it(
@@ -356,7 +361,7 @@ async def test_an_answer_that_is_no_outcome_is_uncertain() -> None:
             return {"this": "is no outcome"}
 
     declared, _ = Desk().served()
-    async with Workbench(served=[(declared, Broken())]) as bench:  # type: ignore[list-item]
+    async with Workbench(served=[(declared, Broken())]) as bench:  # type: ignore[list-item]  # as odd as can be
         made = await ask(bench, action())
         assert made.error is not None
         assert (made.status, made.error.code) == (
@@ -382,7 +387,9 @@ async def test_a_late_success_moves_an_unknown_outcome_to_reconciled_once() -> N
         assert await bench.check() == []
 
 
-def late(answer: object, *, attempts_answer: object = DONE) -> tuple[Desk, Workbench, asyncio.Event]:
+def late(
+    answer: object, *, attempts_answer: object = DONE
+) -> tuple[Desk, Workbench, asyncio.Event]:
     """A desk whose first attempt answers after its time limit, when told to go on."""
     go_on = asyncio.Event()
 
@@ -471,9 +478,9 @@ async def test_a_late_answer_during_a_look_up_is_kept_and_examined_at_its_end() 
 
     async def looks(_attempt: Attempt) -> object:
         go_on.set()
-        async with asyncio.timeout(1):
-            while not (await bench.record("txn_1")).evidence:
-                await asyncio.sleep(0)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert [one.kind for one in (await bench.record("txn_1")).evidence] == ["late_applied"]
         taken.set()
         return UNSURE
 
@@ -643,26 +650,25 @@ async def test_a_late_answer_that_is_overtaken_is_taken_on_what_is_there_then() 
     _desk, bench, go_on = late(DONE)
     async with bench:
         made = await ask(bench, action())
-        commit = bench.store.commit
 
-        async def overtaken(change_set: object) -> object:
-            bench.store.commit = commit  # type: ignore[method-assign]
+        async def overtaking() -> None:
             await bench.olga.settle(made, "committed", reference="r", note="n")
-            return await commit(change_set)  # type: ignore[arg-type]  # passed on as it came
 
-        bench.store.commit = overtaken  # type: ignore[method-assign,assignment]
+        before_next_write(bench, overtaking)
         go_on.set()
         await bench.engine.close(40)
         record: TransactionRecord = await bench.record(made)
         assert (record.status, record.ruling is not None) == (Status.RECONCILED, True)
 
 
+async def always_lost(_change_set: object) -> Lost:
+    """A store in which somebody else is always faster."""
+    return Lost(0, Loss.TAIL)
+
+
 async def test_a_settlement_that_is_always_overtaken_says_that_it_was_not_stored() -> None:
     async def breaks(_attempt: Attempt) -> object:
-        async def always_lost(_change_set: object) -> object:
-            return Lost(0, Loss.TAIL)
-
-        bench.store.commit = always_lost  # type: ignore[method-assign,assignment]
+        replaced(bench, "commit", always_lost)
         return DONE
 
     async with Workbench(served=[Desk([breaks]).served()]) as bench:
@@ -673,15 +679,10 @@ async def test_a_settlement_that_is_always_overtaken_says_that_it_was_not_stored
 async def test_a_request_that_is_always_overtaken_gives_up_and_has_changed_nothing() -> None:
     desk = Desk()
     async with Workbench(served=[desk.served()]) as bench:
-        commit = bench.store.commit
-
-        async def always_lost(_change_set: object) -> object:
-            return Lost(0, Loss.TAIL)
-
-        bench.store.commit = always_lost  # type: ignore[method-assign,assignment]
+        mend = replaced(bench, "commit", always_lost)
         with refused_with("store.contended"):
             await ask(bench, action())
-        bench.store.commit = commit  # type: ignore[method-assign]
+        mend()
         assert (await bench.snapshot()).feed == ()
         assert desk.seen == []
 
@@ -700,3 +701,112 @@ async def test_late_evidence_freezes_a_failure_that_could_have_been_tried_again(
         with refused_with("transaction.frozen"):
             await ask(bench, asked)
         assert (await chain(bench, "txn_1"))[-2:] == ["frozen", "correction"]
+
+
+@pytest.mark.rule("TX-SETTLE-6", "TX-LEASE-1")
+@pytest.mark.case("FEN-01")
+async def test_an_old_attempt_that_settles_during_anothers_look_up_is_evidence_for_it() -> None:
+    entered, go_on = asyncio.Event(), asyncio.Event()
+    old: list[asyncio.Future[object]] = []
+
+    async def slow(_attempt: Attempt) -> object:
+        entered.set()
+        await go_on.wait()
+        return DONE
+
+    async def looks(_attempt: Attempt) -> object:
+        go_on.set()
+        await old[0]
+        return UNSURE
+
+    desk = Desk([slow], reconcile=[looks])
+    async with Workbench(served=[desk.served()]) as bench:
+        old.append(asyncio.ensure_future(ask(bench, action(transaction="txn_1"))))
+        await entered.wait()
+        bench.wait(36)
+        other = Engine(replace(bench.engine.environment, owner="elsewhere"))
+        await Sweeper(other).sweep()
+        bench.wait(5)
+        assert (await Sweeper(other).sweep()).reconciled == 1
+        record = await bench.record("txn_1")
+        assert (record.status, record.verdict) == (Status.RECONCILED, Verdict.COMMITTED)
+        assert [one.kind for one in record.evidence] == ["late_applied"]
+
+
+async def test_a_late_answer_of_an_action_whose_document_is_gone_still_moves_the_record() -> None:
+    _desk, bench, go_on = late(DONE)
+    async with bench:
+        made = await ask(bench, action())
+        hidden(bench, ActionDocument)
+        go_on.set()
+        await bench.engine.close(40)
+        assert (await bench.record(made)).status is Status.RECONCILED
+
+
+@pytest.mark.rule("TX-SETTLE-2")
+@pytest.mark.parametrize("fails", [False, True])
+async def test_an_attempt_torn_down_while_its_limit_is_written_answers_once_and_honestly(
+    fails: bool,
+) -> None:
+    writing, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slow(attempt: Attempt) -> object:
+        async def stuck() -> None:
+            writing.set()
+            await go_on.wait()
+            if fails:
+                raise GONE
+
+        before_next_write(bench, stuck)
+        await attempt.cancelled.wait()
+        await writing.wait()
+        return UNSURE
+
+    desk = Desk([slow])
+    level = ServiceLevelContract(timeout_ms=5)
+    async with Workbench(served=[desk.served(service_level=level)]) as bench:
+        running = await claim(bench, action(transaction="txn_1"))
+        bench.engine.dispatch(running)
+        await writing.wait()
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert running.task is not None
+        assert running.giving_up is not None
+        running.task.cancel()
+        with refused_with("transaction.outcome_unknown"):
+            await running.answer
+        go_on.set()
+        await running.giving_up
+        expected = Status.PREPARED if fails else Status.OUTCOME_UNKNOWN
+        assert (await bench.record("txn_1")).status is expected
+
+
+@pytest.mark.case("TIM-07")
+@pytest.mark.rule("TX-REV-1", "RC-1")
+@pytest.mark.fault(21)
+@pytest.mark.parametrize("jump", [-3_600, 3_600])
+async def test_a_clock_that_jumps_breaks_no_order_and_loses_nothing(
+    jump: float, place: Path | None
+) -> None:
+    async def jumps(_attempt: Attempt) -> object:
+        bench.wait(jump)
+        return UNSURE
+
+    async def finds(_attempt: Attempt) -> object:
+        bench.wait(-jump)
+        return DONE
+
+    desk = Desk([jumps], reconcile=[finds])
+    async with Workbench(served=[desk.served()], file=place) as bench:
+        made = await ask(bench, action(transaction="txn_1"))
+        assert made.status == "outcome_unknown"
+        due = (await bench.record("txn_1")).reconcile_after
+        assert due is not None
+        bench.clock.set(due)
+        found = await bench.alice.reconcile("txn_1")
+        record = await bench.record("txn_1")
+        assert (found.status, record.revision) == ("reconciled", 4)
+        assert record.updated_at >= record.created_at
+        receipts = await bench.alice.receipts("txn_1")
+        assert [one.number for one in receipts] == list(range(1, len(receipts) + 1))
+        assert verify_chain(receipts, bench.keys).findings == ()

@@ -8,14 +8,26 @@ from msgspec.structs import replace
 
 from amends.connectors.port import Attempt
 from amends.contracts.declarations import ServiceLevelContract
+from amends.contracts.documents import Document
 from amends.contracts.enums import Mode, Status, Verdict
+from amends.contracts.ids import TenantId
 from amends.contracts.outcomes import Applied
 from amends.recovery.sweeper import Sweeper
 from amends.runtime.engine import Engine
 from amends.testing import faults
 from amends.testing.refusals import refused_with
 from amends.testing.workbench import Workbench
-from tests.unit.runtime.desk import DONE, OPERATION, UNSURE, Desk, action, ask, records
+from tests.unit.runtime.desk import (
+    DONE,
+    OPERATION,
+    UNSURE,
+    Desk,
+    action,
+    ask,
+    before_next_write,
+    records,
+    replaced,
+)
 
 
 @pytest.mark.rule("TX-SETTLE-4")
@@ -122,15 +134,11 @@ async def test_an_answer_that_is_being_written_down_is_not_thrown_away_by_the_sh
     writing, go_on = asyncio.Event(), asyncio.Event()
 
     async def answers(_attempt: Attempt) -> object:
-        commit = bench.store.commit
-
-        async def slow(change_set: object) -> object:
-            bench.store.commit = commit  # type: ignore[method-assign]
+        async def meanwhile() -> None:
             writing.set()
             await go_on.wait()
-            return await commit(change_set)  # type: ignore[arg-type]  # passed on as it came
 
-        bench.store.commit = slow  # type: ignore[method-assign,assignment]
+        before_next_write(bench, meanwhile)
         return Applied(output=DONE, operation=OPERATION)
 
     desk = Desk([answers])
@@ -151,12 +159,12 @@ async def test_a_request_that_has_begun_when_the_runtime_closes_is_waited_for() 
         get = bench.store.get
         reached, go_on = asyncio.Event(), asyncio.Event()
 
-        async def slow(*args: object) -> object:
+        async def slow(type_: type[Document], tenant: TenantId, id_: str) -> object:
             reached.set()
             await go_on.wait()
-            return await get(*args)  # type: ignore[arg-type]  # passed on as it came
+            return await get(type_, tenant, id_)
 
-        bench.store.get = slow  # type: ignore[method-assign,assignment]
+        replaced(bench, "get", slow)
         waits = asyncio.ensure_future(ask(bench, action()))
         await reached.wait()
         closing = asyncio.ensure_future(bench.engine.close(1_000))
@@ -273,14 +281,10 @@ async def test_another_process_takes_a_lapsed_attempt_over_and_the_old_one_settl
 
 async def test_a_time_limit_that_passes_while_the_answer_is_written_changes_nothing() -> None:
     async def answers(_attempt: Attempt) -> object:
-        commit = bench.store.commit
-
-        async def slow(change_set: object) -> object:
-            bench.store.commit = commit  # type: ignore[method-assign]
+        async def meanwhile() -> None:
             await asyncio.sleep(0.02)
-            return await commit(change_set)  # type: ignore[arg-type]  # passed on as it came
 
-        bench.store.commit = slow  # type: ignore[method-assign,assignment]
+        before_next_write(bench, meanwhile)
         return DONE
 
     desk = Desk([answers])
@@ -294,3 +298,24 @@ async def test_closing_an_idle_runtime_takes_no_time() -> None:
     async with Workbench([faults.none()]) as bench:
         await ask(bench, action())
         await asyncio.wait_for(bench.engine.close(10_000), 1)
+
+
+@pytest.mark.fault(45)
+async def test_the_word_to_stop_lets_what_was_begun_go_on_and_takes_nothing_new() -> None:
+    entered, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slow(_attempt: Attempt) -> object:
+        entered.set()
+        await go_on.wait()
+        return DONE
+
+    desk = Desk([slow])
+    async with Workbench(served=[desk.served()]) as bench:
+        waits = asyncio.ensure_future(ask(bench, action()))
+        await entered.wait()
+        bench.engine.stop_taking()
+        with refused_with("runtime.closed"):
+            await ask(bench, action())
+        go_on.set()
+        assert (await waits).status == "committed"
+        assert len(desk.seen) == 1

@@ -35,6 +35,7 @@ from amends.transactions.hashing import (
     input_hash,
     plan_digest,
     provider_key,
+    transaction_of_key,
 )
 
 values: st.SearchStrategy[Json] = st.recursive(
@@ -177,6 +178,35 @@ def test_identities_cannot_be_cut_elsewhere_to_make_the_same_provider_key(
     made = provider_key(TenantId(tenant), TransactionId(transaction), ActionId(action))
     other = provider_key(TenantId(shifted[0]), TransactionId(shifted[1]), ActionId(shifted[2]))
     assert made != other
+
+
+names = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,119}", fullmatch=True)
+
+
+@given(names, names, names)
+def test_a_provider_key_leads_back_to_its_transaction(
+    tenant: str, transaction: str, action: str
+) -> None:
+    made = provider_key(TenantId(tenant), TransactionId(transaction), ActionId(action))
+    assert transaction_of_key(made) == transaction
+
+
+@pytest.mark.parametrize(
+    "foreign",
+    [
+        "",
+        "order-7",
+        "amends-",
+        "amends-txn_1",
+        "amends--0123456789abcdef",
+        "amends-txn_1-0123456789abcde",
+        "amends-txn_1-0123456789abcdef0",
+        "txn_1-0123456789abcdef",
+        "Amends-txn_1-0123456789abcdef",
+    ],
+)
+def test_a_foreign_key_leads_nowhere(foreign: str) -> None:
+    assert transaction_of_key(foreign) is None
 
 
 # ── intents ──────────────────────────────────────────────────────────────────────────────────────

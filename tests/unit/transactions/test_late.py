@@ -10,7 +10,7 @@ from amends.contracts.documents import Evidence, TransactionRecord
 from amends.contracts.enums import ResultStatus, Status, Verdict
 from amends.contracts.ids import Fence
 from amends.contracts.json_types import json_text
-from amends.contracts.outcomes import ErrorInfo
+from amends.contracts.outcomes import ErrorInfo, ProviderOperation
 from amends.testing.builders import DECLINED, NOW, OPERATION, OTHER_OPERATION, record_in, result
 from amends.transactions.contradictions import (
     LATE_APPLIED,
@@ -232,3 +232,51 @@ def test_a_late_failure_of_an_earlier_attempt_leaves_the_running_one_alone() -> 
     assert answer.record is not None
     after = replace(answer.record, evidence=(), revision=before.revision, updated_at=NOW)
     assert after == before
+
+
+# ── events that the provider sends by itself ─────────────────────────────────────────────────────
+
+
+def tell(before: TransactionRecord, certainty: Certainty, event: str = "evt_1") -> Late:
+    return take_late(before, reading(certainty), NO_OUTPUT, None, LATER, event=event)
+
+
+@pytest.mark.parametrize(("status", "certainty"), list(product(Status, Certainty)))
+def test_a_providers_event_does_what_a_late_answer_does(
+    status: Status, certainty: Certainty
+) -> None:
+    told, answered = tell(record_in(status), certainty), take(record_in(status), reading(certainty))
+    assert told.event is answered.event
+    for one, other in ((told.record, answered.record), (told.correction, answered.correction)):
+        assert (one is None) == (other is None)
+    if told.record is not None:
+        (kept,) = told.record.evidence
+        assert (kept.event, kept.fence, kept.kind) == ("evt_1", None, KIND[certainty])
+
+
+@pytest.mark.parametrize("certainty", Certainty)
+def test_the_same_event_again_changes_nothing_whatever_it_says(certainty: Certainty) -> None:
+    remembered = tell(record_in(Status.RECONCILING), Certainty.APPLIED).record
+    assert remembered is not None
+    for status in Status:
+        assert tell(replace(remembered, status=status), certainty) == Late()
+    other = tell(remembered, certainty, "evt_2")
+    assert other.event is Event.EVIDENCE_KEPT
+
+
+@pytest.mark.rule("TX-CHECKPOINT-2")
+@pytest.mark.parametrize("status", sorted(IN_ATTEMPT | {Status.OUTCOME_UNKNOWN}))
+@pytest.mark.parametrize("known", [None, OPERATION])
+def test_a_late_uncertain_answer_fills_the_empty_reference_of_an_unknown_record_only(
+    status: Status, known: ProviderOperation | None
+) -> None:
+    """An attempt's own word does; a provider's event does not."""
+    before = record_in(status, provider_operation=known)
+    named = reading(Certainty.UNCERTAIN, operation=OPERATION)
+    answered = take(before, named).record
+    assert answered is not None
+    fills = status is Status.OUTCOME_UNKNOWN
+    assert answered.provider_operation == (OPERATION if fills else known)
+    told = take_late(before, named, NO_OUTPUT, None, LATER, event="evt_1").record
+    assert told is not None
+    assert told.provider_operation == known

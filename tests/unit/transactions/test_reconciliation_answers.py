@@ -168,7 +168,7 @@ def test_what_a_look_up_proves(
 def test_what_a_redrive_proves(
     outcome: Outcome, when: dict[str, object], verdict: Verdict | None
 ) -> None:
-    """A re-drive that was not applied says nothing of the attempt before it, which may have been."""
+    """A re-drive that was not applied says nothing of the attempt before it."""
     again = answered(outcome, redrive=True, **when)
     assert settle_reconciliation(REDRIVING, again, HAS_HORIZON).record.verdict is verdict
 

@@ -8,6 +8,7 @@ from enum import Enum
 from typing import assert_never
 
 from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
 
 from amends.connectors.http import codes
 from amends.connectors.http.declaration import State
@@ -73,6 +74,8 @@ def judge_object(
             return NotApplied(error=error, operation=operation)
         case Progress.PARTIAL:
             error = error_of(answer, codes.PARTIAL, context)
+            details = {**error.details, "side_effects_committed": True}
+            error = replace(error, details={**details, "compensation_required": True})
             return Partial(error=error, output=output, operation=operation)
         case Progress.UNKNOWN:
             return Uncertain(

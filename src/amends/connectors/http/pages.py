@@ -5,7 +5,7 @@ on. A list that is not there, or that says two things at once, is unreadable, an
 from what it does not show.
 """
 
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, assert_never
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -56,6 +56,8 @@ def _next(
             return _after_last(paging, value, items)
         case declared.ByOffset():
             return _after_so_many(paging, value, items, cursor)
+        case _:
+            assert_never(paging)
 
 
 def _named(token: Json | UnsetType) -> str | None:

@@ -35,6 +35,8 @@ from amends.contracts.secrets import Credential, Secret
 _CREDENTIAL_LENGTH: Final = 16_384
 _ALWAYS: Final[Mapping[str, str]] = {
     "accept": "application/json",
+    # What somebody kept of an earlier look-up says nothing of now.
+    "cache-control": "no-cache",
     # Compressed answers would have to be unpacked without knowing how large they become.
     "accept-encoding": "identity",
     "user-agent": "amends",

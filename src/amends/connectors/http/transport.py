@@ -39,6 +39,9 @@ KEEP_ALIVE_S: Final = 4.0
 """How long an idle connection is kept: a little less than servers commonly do, so that they seldom
 close it just when it is used again, which would leave an outcome unknown."""
 
+_CONNECTIONS: Final = 8
+"""How many connections are looked at before a request is given up unsent."""
+
 _NEVER_ROUNDED: Final = float("inf")
 _Kinds: TypeAlias = tuple[tuple[type[Exception], str], ...]
 _BEFORE: Final[_Kinds] = (
@@ -153,14 +156,15 @@ class _Connector(aiohttp.TCPConnector):
     async def connect(
         self, req: ClientRequest, traces: "list[Trace]", timeout: ClientTimeout
     ) -> "Connection":
-        try:
-            connection = await super().connect(req, traces, timeout)
-            while connection.protocol is None or connection.protocol.should_close:
-                connection.close()
+        for _ in range(_CONNECTIONS):
+            try:
                 connection = await super().connect(req, traces, timeout)
-        except Exception as error:
-            raise _Unconnected(_reason(error, _BEFORE, "no_connection")) from None
-        return connection
+            except Exception as error:
+                raise _Unconnected(_reason(error, _BEFORE, "no_connection")) from None
+            if connection.protocol is not None and not connection.protocol.should_close:
+                return connection
+            connection.close()
+        raise _Unconnected("spoke_unasked")
 
 
 def _reason(error: Exception, kinds: _Kinds, otherwise: str) -> str:

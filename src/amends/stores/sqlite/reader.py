@@ -47,14 +47,14 @@ class Reader:
         """See `Store.get`."""
         shape = shape_of(type_)
         rows = self._ask(STATEMENTS[type_].get, (tenant, id_))
-        return read_row(shape, _row(rows[0]), self._clock()) if rows else None
+        return read_row(shape, row_of(rows[0]), self._clock()) if rows else None
 
     def find(self, type_: type[D], tenant: str, key: str, value: str) -> Stored[D] | None:
         """See `Store.find`."""
         shape = shape_of(type_)
         shape.unique_index(key)
         rows = self._ask(STATEMENTS[type_].find[key], (tenant, value))
-        return read_row(shape, _row(rows[0]), self._clock()) if rows else None
+        return read_row(shape, row_of(rows[0]), self._clock()) if rows else None
 
     def page(
         self,
@@ -70,7 +70,7 @@ class Reader:
         require_limit(limit)
         below = read_cursor(after)
         bindings = (tenant, BEYOND if below is None else below, *where.values(), limit + 1)
-        rows = [_row(cells) for cells in self._ask(STATEMENTS[type_].page(where), bindings)]
+        rows = [row_of(cells) for cells in self._ask(STATEMENTS[type_].page(where), bindings)]
         now = self._clock()
         items = tuple([show_row(shape, row, now) for row in rows[:limit]])
         return Page(items, str(rows[limit - 1].seq) if len(rows) > limit else None)
@@ -92,7 +92,7 @@ class Reader:
         place = (-BEYOND, 0)
         while rows := self._ask(STATEMENTS[type_].due, (now_us, *place, limit)):
             for cells in rows:
-                row = _row(cells)
+                row = row_of(cells)
                 yield row
             place = (row.due_us or 0, row.seq)
 
@@ -128,7 +128,8 @@ class Reader:
             raise self._health.judge(error).exception() from error
 
 
-def _row(cells: Cells) -> Row:
+def row_of(cells: Cells) -> Row:
+    """The row behind the cells that `Statements.row` selects."""
     seq, tenant, id_, revision, due_us, body, *columns = cells
     texts = tuple([_text(cell) for cell in columns])
     return Row(seq, _text(tenant) or "", _text(id_) or "", revision, due_us, texts, body)

@@ -131,11 +131,11 @@ async def test_an_effect_whose_answer_is_lost_is_found_by_its_key(where: Break) 
 
 async def test_a_slow_answer_is_waited_for_beyond_the_deadline_and_then_given_up() -> None:
     async with (
-        HttpProvider([HttpFault(delay_s=0.15), HttpFault(delay_s=9)]) as provider,
+        HttpProvider([HttpFault(delay_s=0.5), HttpFault(delay_s=9)]) as provider,
         Session(declared(provider.url)) as session,
     ):
-        late = await session.carry(deadline_in_ms=100)
-        never = await session.carry(deadline_in_ms=100)
+        late = await session.carry(deadline_in_ms=400)
+        never = await session.carry(deadline_in_ms=400)
     assert isinstance(late, Applied)
     assert isinstance(never, Uncertain)
     assert _code(never) == "sla.timeout_exceeded"

@@ -252,11 +252,11 @@ async def test_a_kept_cursor_that_the_provider_does_not_take_any_more_begins_ane
 async def test_a_run_ends_before_its_time_is_up() -> None:
     reads = [_page(next=f"c{n}") for n in range(100)]
     slow = [changed(read, delay_s=0.02) for read in reads]
-    outcome, provider = await _look_up(slow, _by_token(max_pages=100), deadline_in_ms=200)
+    outcome, provider = await _look_up(slow, _by_token(max_pages=100), deadline_in_ms=300)
     assert isinstance(outcome, Uncertain)
     assert _uncertain(outcome)[1] in {"time", "timeout"}
     assert outcome.cursor is not None
-    assert 1 < len(provider.requests) < 11
+    assert 1 <= len(provider.requests) < 16
 
 
 async def test_with_no_time_left_no_page_is_read() -> None:

@@ -3,27 +3,23 @@
 import asyncio
 import gc
 import socket
-import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 
 from amends.connectors.http.messages import Answer, NoAnswer, NotSent, Outgoing, Reply, SecretHeader
 from amends.connectors.http.transport import Transport
 from amends.contracts.secrets import Secret
 from amends.testing.http_provider import Break, HttpFault, HttpProvider
+from tests.unit.connectors.http.certificates import self_signed
 
 METHODS: Final = ["POST", "PUT", "PATCH", "DELETE", "GET", "HEAD", "OPTIONS"]
 OK: Final = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 WITHIN_S: Final = 5.0
-SHORT_S: Final = 0.2
+SHORT_S: Final = 0.4
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -125,7 +121,7 @@ async def test_a_request_is_not_sent_again_when_a_kept_connection_dies_after_it(
     async with _server(serve) as url, _transport() as transport:
         first = await _send(transport, _request(url, method))
         second = await _send(transport, _request(url, method))
-        await asyncio.sleep(SHORT_S / 4)
+        await asyncio.sleep(0.05)
     assert isinstance(first, Answer)
     assert second == NoAnswer("connection_lost")
     assert [connection for connection, _ in arrived] == [1, 1]
@@ -269,34 +265,8 @@ async def test_a_connection_that_takes_too_long_sends_nothing() -> None:
     assert reply == NotSent("timeout")
 
 
-def _self_signed(directory: Path) -> ssl.SSLContext:
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
-    now = datetime.now(UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
-        .sign(key, hashes.SHA256())
-    )
-    private = key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    )
-    path = directory / "both.pem"
-    path.write_bytes(private + certificate.public_bytes(serialization.Encoding.PEM))
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(path)
-    return context
-
-
 async def test_a_certificate_that_nobody_vouches_for_sends_nothing(tmp_path: Path) -> None:
-    async with HttpProvider(tls=_self_signed(tmp_path)) as provider, _transport() as transport:
+    async with HttpProvider(tls=self_signed(tmp_path)) as provider, _transport() as transport:
         reply = await _send(transport, _request(provider.url))
     assert reply == NotSent("tls")
     assert provider.requests == []
@@ -317,9 +287,9 @@ async def test_a_server_that_speaks_no_tls_is_sent_nothing() -> None:
     assert b"charges" not in arrived
 
 
-async def test_a_connection_on_which_the_server_spoke_unasked_is_not_used() -> None:
-    """Otherwise what it said would be taken for the answer to the next request."""
-    arrived: list[int] = []
+@asynccontextmanager
+async def _talkative(arrived: list[int]) -> AsyncIterator[str]:
+    """A server that says something more after each answer; its statuses count connections."""
     connections = 0
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -331,15 +301,33 @@ async def test_a_connection_on_which_the_server_spoke_unasked_is_not_used() -> N
             arrived.append(mine)
             writer.write(b"HTTP/1.1 %d OK\r\nContent-Length: 2\r\n\r\n{}" % (200 + mine))
             await writer.drain()
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0.02)
             writer.write(b"HTTP/1.1 299 Unasked\r\nContent-Length: 2\r\n\r\n{}")
 
-    async with _server(serve) as url, _transport() as transport:
+    async with _server(serve) as url:
+        yield url
+
+
+async def test_a_connection_on_which_the_server_spoke_unasked_is_not_used() -> None:
+    """Otherwise what it said would be taken for the answer to the next request."""
+    arrived: list[int] = []
+    async with _talkative(arrived) as url, _transport() as transport:
         first = await _send(transport, _request(url))
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.06)
         second = await _send(transport, _request(url))
     assert [one.status for one in (first, second) if isinstance(one, Answer)] == [201, 202]
     assert arrived == [1, 2]
+
+
+async def test_a_server_that_speaks_unasked_on_every_connection_is_given_up_unsent() -> None:
+    arrived: list[int] = []
+    async with _talkative(arrived) as url, _transport() as transport:
+        await asyncio.gather(*(_send(transport, _request(url)) for _ in range(9)))
+        await asyncio.sleep(0.06)
+        given_up = await _send(transport, _request(url))
+        assert isinstance(await _send(transport, _request(url)), Answer)
+    assert given_up == NotSent("spoke_unasked")
+    assert len(arrived) == 10
 
 
 # ── what is kept and what is not ─────────────────────────────────────────────────────────────────

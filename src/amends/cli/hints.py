@@ -1,0 +1,55 @@
+"""What an error means for somebody at a shell: the command to type, the option that is missing.
+
+The engine's next steps speak of calls; here they are followed by what a shell can do about them.
+"""
+
+import shlex
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from amends.cli.acting import CONFIGURE
+from amends.contracts.errors import AmendsError
+
+_OPERATOR: Final = f'On the command line, an operator has kind = "operator". {CONFIGURE}'
+_APPROVER: Final = (
+    f'On the command line, an approver has the scope "amends:approve" by name. {CONFIGURE}'
+)
+_POWERS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "approval.not_allowed": _APPROVER,
+        "approval.separation_of_duties": _APPROVER,
+        "transaction.provider_operation_not_accepted": _OPERATOR,
+        "transaction.reconcile_not_allowed": _OPERATOR,
+        "transaction.settle_not_allowed": _OPERATOR,
+    }
+)
+
+
+def hinted(error: AmendsError, again: str = "") -> AmendsError:
+    """The same error, with what can be typed; `again` are the options that are to be repeated."""
+    hint = " ".join(_hints(error, again))
+    if not hint:
+        return error
+    return type(error)(
+        error.code,
+        error.message,
+        details=error.details,
+        next_step=f"{error.next_step} {hint}".lstrip(),
+    )
+
+
+def _hints(error: AmendsError, again: str) -> list[str]:
+    hints = []
+    if error.code in _POWERS:
+        hints.append(f"{_POWERS[error.code]} Then use --as.")
+    due = error.details.get("reconcile_after")
+    if error.code == "transaction.reconcile_not_due" and isinstance(due, str):
+        hints.append(f"That is {due}; --wait SECONDS waits for it.")
+    until = error.details.get("until")
+    if error.code == "transaction.in_progress" and isinstance(until, str):
+        hints.append(f"Its lease ends at {until}; --wait SECONDS waits for it.")
+    id_ = error.details.get("transaction_id") or error.details.get("action_id")
+    if isinstance(id_, str):
+        hints.append(f"Type: amends tx show {shlex.quote(id_)} {again}".rstrip())
+    return hints

@@ -1,0 +1,59 @@
+"""What is wrong with a command line, in words that repeat no value of it.
+
+A value may be a secret, or an input that was given in the wrong place; only names of options and
+commands are repeated, and these only as far as they look like names.
+"""
+
+import re
+from typing import Final
+
+from cyclopts import (
+    CoercionError,
+    CycloptsError,
+    MissingArgumentError,
+    RepeatArgumentError,
+    UnknownCommandError,
+    UnknownOptionError,
+    UnusedCliTokensError,
+)
+
+from amends.contracts.errors import Misuse
+
+_OPTION: Final = re.compile(r"--?[a-z][a-z-]{0,31}")
+_WORD: Final = re.compile(r"[a-z][a-z-]{0,31}")
+
+
+def usage_error(error: CycloptsError) -> Misuse:
+    """The error of a command line that cannot be understood (`cli.usage`)."""
+    return Misuse("cli.usage", _words(error), next_step="See amends --help.")
+
+
+def _words(error: CycloptsError) -> str:
+    match error:
+        case UnknownOptionError():
+            return f"Unknown option{_named(_OPTION, error.token.keyword)}."
+        case UnknownCommandError():
+            token = error.unused_tokens[0] if error.unused_tokens else None
+            return f"Unknown command{_named(_WORD, token)}."
+        case UnusedCliTokensError():
+            return f"{len(error.unused_tokens or ())} arguments more than are taken."
+        case MissingArgumentError():
+            return f"{_parameter(error)} is missing, or has no value."
+        case RepeatArgumentError():
+            return f"{_parameter(error)} is given more than once."
+        case CoercionError():
+            return f"{_parameter(error)} does not take this value."
+        case _:
+            return "The command line cannot be understood."
+
+
+def _named(pattern: re.Pattern[str], token: str | None) -> str:
+    """The name that was typed, if it looks like one."""
+    name = (token or "").partition("=")[0]
+    return f" {name}" if pattern.fullmatch(name) else ""
+
+
+def _parameter(error: CycloptsError) -> str:
+    """The option or argument that an error is about."""
+    argument = error.argument
+    return "An argument" if argument is None else argument.name

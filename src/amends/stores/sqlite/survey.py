@@ -1,0 +1,216 @@
+"""Questions about a whole file that only its upkeep asks: across tenants, over every row.
+
+A connection of its own that writes nothing and brings nothing up to date: a file of an older schema
+is read as it is. Long questions are answered piece by piece, so that they hold nothing up and the
+asker can tell how far they are.
+
+Deliberately not here: what follows from an answer.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, NamedTuple, Self, TypeVar
+
+import apsw
+
+from amends.contracts.documents import Document
+from amends.contracts.errors import Corrupt
+from amends.contracts.evidence import Receipt
+from amends.contracts.ids import TenantId
+from amends.stores.port import Stored, Unreadable
+from amends.stores.rows import read_receipt, show_row, system_clock
+from amends.stores.shapes import shape_of
+from amends.stores.sqlite.connection import BUSY_MS, let_go
+from amends.stores.sqlite.failures import unopenable
+from amends.stores.sqlite.migrations import MIGRATIONS, Migration, missing_steps
+from amends.stores.sqlite.reader import row_of
+from amends.stores.sqlite.statements import CHAIN, statements_of
+
+D = TypeVar("D", bound=Document)
+
+AT_ONCE: Final = 500
+_CHAINS: Final = (
+    "SELECT DISTINCT tenant, chain FROM receipts WHERE (tenant, chain) > (?, ?)"
+    " ORDER BY tenant, chain LIMIT ?"
+)
+_CHAINS_COUNTED: Final = "SELECT count(*) FROM (SELECT DISTINCT tenant, chain FROM receipts)"
+_UNCHAINED: Final = (
+    "SELECT tenant, id FROM transactions AS t WHERE NOT EXISTS (SELECT 1 FROM receipts AS r"
+    " WHERE r.tenant = t.tenant AND r.chain = 'transaction:' || t.id) ORDER BY seq"
+)
+_TENANTS: Final = (
+    "SELECT tenant FROM transactions UNION SELECT tenant FROM approvals UNION SELECT tenant"
+    " FROM unclaimed_effects ORDER BY 1"
+)
+_SIGNERS: Final = (
+    "SELECT DISTINCT json_extract(body, '$.key_id') FROM"
+    " (SELECT body FROM receipts WHERE json_valid(body) ORDER BY position DESC LIMIT ?)"
+    " WHERE json_extract(body, '$.key_id') IS NOT NULL"
+)
+
+
+class ChainName(NamedTuple):
+    """One chain of one tenant."""
+
+    tenant: TenantId
+    chain: str
+
+
+class ReadChain(NamedTuple):
+    """The receipts of a chain in their order, and the numbers of those that cannot be read."""
+
+    receipts: tuple[Receipt, ...]
+    unreadable: tuple[int, ...]
+
+
+class Survey:
+    """A file, open for questions. Use it in a `with` block, in one thread.
+
+    Raises `Unavailable` (`store.unavailable`, `store.foreign_file`, `store.schema_too_new`) or
+    `Corrupt` (`store.schema_changed`) when it is opened.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        connection = None
+        try:
+            connection = apsw.Connection(str(path), apsw.SQLITE_OPEN_READWRITE)
+            connection.set_busy_timeout(BUSY_MS)
+            connection.pragma("query_only", True)
+            self.missing: tuple[Migration, ...] = missing_steps(connection)
+            """The steps of the schema that the file has not gone through."""
+        except BaseException as error:
+            if connection is not None:
+                let_go(connection)
+            if isinstance(error, apsw.Error):
+                raise unopenable(path, error) from error
+            raise
+        self._connection = connection
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        let_go(self._connection)
+
+    @contextmanager
+    def snapshot(self) -> Iterator[apsw.Connection]:
+        """The connection, held at this moment of the store while the block lasts."""
+        self._ask("BEGIN")
+        self._ask("SELECT count(*) FROM sqlite_schema")
+        try:
+            yield self._connection
+        finally:
+            self._ask("ROLLBACK")
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was ever stored in the file."""
+        return self.missing == MIGRATIONS
+
+    @property
+    def lineage(self) -> str:
+        """See `Store.lineage`."""
+        [(lineage,)] = self._ask("SELECT lineage FROM store")
+        return str(lineage)
+
+    @property
+    def tenants(self) -> tuple[TenantId, ...]:
+        """Every tenant with a transaction, a waiting approval, or an effect that nobody claims."""
+        return tuple(TenantId(tenant) for (tenant,) in self._ask(_TENANTS))
+
+    def integrity(self, *, quick: bool) -> tuple[str, ...]:
+        """What SQLite finds wrong with the file; nothing, if it is whole."""
+        check = "quick_check" if quick else "integrity_check"
+        try:
+            found = [str(line) for (line,) in self._ask(f"PRAGMA {check}(20)")]
+        except Corrupt as error:
+            return (error.message,)
+        return () if found == ["ok"] else tuple(found)
+
+    def signers(self, latest: int = AT_ONCE) -> frozenset[str]:
+        """The ids of the keys that signed the latest receipts."""
+        return frozenset(str(key_id) for (key_id,) in self._ask(_SIGNERS, latest))
+
+    def count(self, type_: type[Document]) -> int:
+        """How many documents of a type there are."""
+        return self._count(f"SELECT count(*) FROM {shape_of(type_).table}")  # noqa: S608  # a table of ours
+
+    def documents(self, type_: type[D]) -> Iterator[Stored[D] | Unreadable]:
+        """Every document of a type, of all tenants, oldest first; what cannot be read is shown."""
+        shape, sql = shape_of(type_), statements_of(type_).row
+        place = 0
+        while rows := self._ask(f"{sql} seq > ? ORDER BY seq LIMIT ?", place, AT_ONCE):
+            for cells in rows:
+                row = row_of(cells)
+                place = row.seq
+                yield show_row(shape, row, system_clock())
+
+    def count_chains(self) -> int:
+        """How many receipt chains there are."""
+        return self._count(_CHAINS_COUNTED)
+
+    def chains(self) -> Iterator[ChainName]:
+        """Every receipt chain, by tenant and name."""
+        last = ("", "")
+        while rows := self._ask(_CHAINS, *last, AT_ONCE):
+            for tenant, chain in rows:
+                last = (tenant, chain)
+                yield ChainName(TenantId(tenant), chain)
+
+    def unchained(self) -> Iterator[tuple[TenantId, str]]:
+        """Transactions without a single receipt, by tenant and id."""
+        return ((TenantId(tenant), str(id_)) for tenant, id_ in self._ask(_UNCHAINED))
+
+    def receipts(self, name: ChainName) -> ReadChain:
+        """The whole of one chain; a receipt that cannot be read is passed over and counted."""
+        receipts: list[Receipt] = []
+        unreadable: list[int] = []
+        after = 0
+        while rows := self._ask(CHAIN, name.tenant, name.chain, after, AT_ONCE):
+            for body, number in rows:
+                after = number
+                try:
+                    receipts.append(read_receipt(body, name.tenant, name.chain, number))
+                except Corrupt:
+                    unreadable.append(number)
+        return ReadChain(tuple(receipts), tuple(unreadable))
+
+    def record(self, type_: type[D], tenant: TenantId, id_: str) -> Stored[D] | Unreadable | None:
+        """One document, as it lies there."""
+        rows = self._ask(statements_of(type_).get, tenant, id_)
+        return show_row(shape_of(type_), row_of(rows[0]), system_clock()) if rows else None
+
+    def _count(self, sql: str) -> int:
+        [(number,)] = self._ask(sql)
+        return int(number)
+
+    def _ask(self, sql: str, *bindings: int | str) -> list[tuple[Any, ...]]:
+        try:
+            return self._connection.execute(sql, bindings).fetchall()
+        except (apsw.CorruptError, apsw.NotADBError, UnicodeDecodeError) as error:
+            raise damaged(self._path, type(error).__name__) from error
+        except apsw.Error as error:
+            raise unopenable(self._path, error) from error
+
+
+def damaged(path: Path, said: str) -> Corrupt:
+    """What a question gets that meets a damaged page; `said` is what SQLite said, in one line."""
+    return Corrupt(
+        "store.file_damaged",
+        f"The file {path.name} is damaged. SQLite says: {said}.",
+        details={"file": path.name},
+        next_step="Stop whatever uses it, keep the files as they are, and restore a backup.",
+    )
+
+
+def permissions(path: Path) -> int:
+    """The permission bits of a file."""
+    return path.stat().st_mode & 0o777

@@ -1,0 +1,253 @@
+"""Backups of a store's file with its key, and putting one back as a store of its own.
+
+A restored store is another store: it gets a lineage of its own, and everything that was open in it
+is frozen before anybody can open it under its name. All of that happens in a file beside, which
+then takes the place of the store in one step; until that step nothing is changed, and what stood
+there before is kept under a name of its own.
+
+The key that signs receipts lies in a file of its own beside the backup (mode 0600). Whoever has it
+can sign receipts of this store.
+
+Deliberately not here: effects that the lost store knew of and the restored one does not. Nothing in
+this machine can tell of them; nor can it tell that a store's file was merely copied back by hand.
+"""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from amends.contracts.errors import Conflict, Misuse, Unavailable
+from amends.receipts.signing import Ed25519Signer
+from amends.recovery.freezing import Freezer, Frozen
+from amends.stores.rows import system_clock
+from amends.stores.sqlite.backup import (
+    Held,
+    Told,
+    back_up,
+    check_whole,
+    copy_into,
+    flush,
+    fresh_beside,
+    give_name,
+    make_plain,
+    orphans,
+    renew_lineage,
+)
+from amends.stores.sqlite.survey import Survey
+from amends.wiring.keys import key_path, load_or_make_key
+from amends.wiring.quiet import open_quietly
+
+RESTORED: Final = "restored"
+"""Why everything is frozen."""
+
+Phase = Callable[[str], Told]
+"""Called when a phase of long work begins; returns what its progress is told to."""
+
+
+class BackedUp(msgspec.Struct, frozen=True, kw_only=True):
+    """A backup that was made."""
+
+    lineage: str
+    file: str
+    size: int
+    key: str | None
+
+
+class Restored(msgspec.Struct, frozen=True, kw_only=True):
+    """A store that was restored.
+
+    `kept` is the file that holds what stood there before, `key_made` says that the backup came
+    without a key and a new one was made.
+    """
+
+    lineage: str
+    from_lineage: str
+    replaced_lineage: str | None
+    kept: str | None
+    key_made: bool
+    frozen: Frozen
+
+
+def make_backup(database: Path, target: Path, *, with_key: bool, phase: Phase) -> BackedUp:
+    """Copy a store, while it is in use, to a new file, and its key to one beside it.
+
+    Both survive a crash when this returns. Raises as `back_up`, and `Unavailable`
+    (`backup.key_missing`).
+    """
+    key, beside = key_path(database), key_path(target)
+    if with_key and not key.exists():
+        raise Unavailable(
+            "backup.key_missing",
+            f"The key file {key.name} is not there, so it cannot be backed up.",
+            next_step="Put the key back, or make a backup without it.",
+        )
+    back_up(database, target, phase("Copying"))
+    if with_key:
+        _copy_key(key, beside)
+    return BackedUp(
+        lineage=check_whole(target),
+        file=str(target),
+        size=target.stat().st_size,
+        key=str(beside) if with_key else None,
+    )
+
+
+def restore(source: Path, database: Path, *, replace: bool, phase: Phase) -> Restored:
+    """Put a backup in the place of a store, frozen and under a new lineage. Not from an event loop.
+
+    Raises, with nothing changed: `Conflict` (`restore.store_exists` unless `replace`,
+    `restore.store_in_use`, `restore.key_differs`), `Misuse` (`restore.side_files`,
+    `restore.same_file`), and what is wrong with either file.
+    """
+    from_lineage = _check_source(source, database)
+    if not database.exists():
+        _refuse_orphans(database)
+        return _restore_into(source, database, None, from_lineage, phase)
+    if not replace:
+        raise Conflict(
+            "restore.store_exists",
+            f"There is a store {database.name} already, and it was left as it is.",
+            next_step="Give another store URL, or say --yes to have this one replaced and kept.",
+        )
+    with _held(database) as held:
+        return _restore_into(source, database, held, from_lineage, phase)
+
+
+def _check_source(source: Path, database: Path) -> str:
+    if not source.is_file():
+        raise Unavailable(
+            "restore.no_backup",
+            f"There is no backup {source.name} in that folder.",
+            next_step="Name a file that amends backup has written.",
+        )
+    if database.exists() and source.samefile(database):
+        raise Misuse(
+            "restore.same_file",
+            "The backup and the store are the same file.",
+            next_step="Name a file that amends backup has written.",
+        )
+    return check_whole(source)
+
+
+def _refuse_orphans(database: Path) -> None:
+    left = orphans(database)
+    if left:
+        raise Misuse(
+            "restore.side_files",
+            f"There is no store {database.name}, but something of it is left: {', '.join(left)}.",
+            next_step="Stop whatever used it, and move these files elsewhere.",
+        )
+
+
+def _held(database: Path) -> Held:
+    try:
+        return Held(database)
+    except Unavailable as error:
+        raise Unavailable(
+            error.code,
+            error.message,
+            details=error.details,
+            next_step=(
+                "Stop whatever uses this store, move it and the files beside it (-wal, -shm, "
+                "-journal) elsewhere, and restore again."
+            ),
+        ) from error
+
+
+def _restore_into(
+    source: Path, database: Path, held: Held | None, from_lineage: str, phase: Phase
+) -> Restored:
+    key, key_made = _choose_key(source, database)
+    with fresh_beside(database) as staging, contextlib.ExitStack() as undo:
+        copy_into(source, staging, phase("Copying"))
+        lineage = renew_lineage(staging, system_clock())
+        if not key_path(database).exists():
+            undo.callback(key_path(database).unlink, missing_ok=True)
+        signer = _put_key(key, database)
+        frozen = asyncio.run(_freeze(staging, signer, phase("Freezing")))
+        make_plain(staging)
+        kept = _keep(database, held, phase)
+        if held is None:
+            give_name(staging, database)
+        else:
+            held.replace_by(staging, phase("Restoring"))
+        undo.pop_all()
+    return Restored(
+        lineage=lineage,
+        from_lineage=from_lineage,
+        replaced_lineage=held.lineage if held else None,
+        kept=kept,
+        key_made=key_made,
+        frozen=frozen,
+    )
+
+
+async def _freeze(staging: Path, signer: Ed25519Signer, told: Told) -> Frozen:
+    with Survey(staging) as survey:
+        tenants = survey.tenants
+    async with open_quietly(staging, signer) as engine:
+        return await Freezer(engine, lambda count: told(count, count)).freeze(tenants, RESTORED)
+
+
+def _keep(database: Path, held: Held | None, phase: Phase) -> str | None:
+    """Keep what stands there under a name of its own; an empty file is nothing to keep."""
+    if held is None or held.is_empty:
+        return None
+    kept = _free_name(database, system_clock())
+    held.keep_as(kept, phase("Keeping the store that was there"))
+    return kept.name
+
+
+def _free_name(database: Path, now: datetime) -> Path:
+    return database.with_name(f"{database.name}.replaced-{now:%Y%m%dT%H%M%S%fZ}")
+
+
+def _choose_key(source: Path, database: Path) -> tuple[Path | None, bool]:
+    """The key file to use, and whether one has to be made.
+
+    Raises `Conflict` (`restore.key_differs`) where backup and store have each their own.
+    """
+    came, there = key_path(source), key_path(database)
+    if came.exists() and there.exists():
+        if came.read_bytes().strip() != there.read_bytes().strip():
+            raise Conflict(
+                "restore.key_differs",
+                "The key beside the backup is not the key beside the store.",
+                details={"backup_key": came.name, "store_key": there.name},
+                next_step="Move the key that is not to be used elsewhere, then try again.",
+            )
+        return there, False
+    if there.exists():
+        return there, False
+    return (came, False) if came.exists() else (None, True)
+
+
+def _put_key(key: Path | None, database: Path) -> Ed25519Signer:
+    there = key_path(database)
+    if key is not None and key != there:
+        _copy_key(key, there)
+    return load_or_make_key(there)
+
+
+def _copy_key(key: Path, target: Path) -> None:
+    """Copy a key to a file that only its owner can read. Raises `Misuse`, `Corrupt`."""
+    content = key.read_bytes()
+    try:
+        handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        raise Misuse(
+            "backup.target_exists",
+            f"There is a file {target.name} already, and it was left as it is.",
+            next_step="Name a file that does not exist yet.",
+        ) from None
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    flush(target.parent)
