@@ -38,6 +38,7 @@ STEADY: Final = Promise(
     approval=False,
     refund_approval=False,
     max_compensations=1,
+    refund_window_ms=None,
     refunds_apart=False,
     safe_to_retry=False,
     ponders=False,

@@ -1,4 +1,4 @@
-"""The command that plays small worlds: progress while all is well, and how to see it again if not."""
+"""The command that plays small worlds: how far it has come, and how to see a broken one again."""
 
 import pytest
 

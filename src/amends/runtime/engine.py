@@ -55,7 +55,7 @@ class Engine:
         previews = Previews(environment, self.acceptance)
         self._begin = Begin(environment, self.acceptance, previews, self.upkeep)
         self._running: dict[Fence, Running] = {}
-        self._starting: set[asyncio.Future[Running | Result]] = set()
+        self._starting: set[asyncio.Task[None] | None] = set()
         self._closed = False
 
     async def perform(self, request: Request) -> Result:
@@ -64,18 +64,31 @@ class Engine:
         When it returns or raises, everything it says is durable. Cancelling the caller does not
         cancel the attempt. Raises the coded refusal of the gate or rule that said no.
         """
-        start = asyncio.ensure_future(self._start(request))
-        self._starting.add(start)
-        start.add_done_callback(self._starting.discard)
-        started = await asyncio.shield(start)
-        return started if isinstance(started, Result) else await asyncio.shield(started.answer)
+        answer: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        answer.add_done_callback(_retrieved)
+        task = self.environment.spawn(self._perform(request, answer))
+        self._starting.add(task)
+        task.add_done_callback(self._starting.discard)
+        return await asyncio.shield(answer)
 
-    async def _start(self, request: Request) -> Running | Result:
-        """Begin and dispatch as one: no caller can go away between a claim and its call."""
-        started = await self.begin(request)
-        if isinstance(started, Running):
-            self.dispatch(started)
-        return started
+    async def _perform(self, request: Request, answer: "asyncio.Future[Result]") -> None:
+        """The whole of one request in one task: no caller can go away between claim and call."""
+        try:
+            started = await self.begin(request)
+        except asyncio.CancelledError:
+            answer.cancel()
+            raise
+        except Exception as error:  # handed to whoever waits, be it a refusal or a fault of ours
+            answer.set_exception(error)
+            return
+        if isinstance(started, Result):
+            answer.set_result(started)
+            return
+        task = asyncio.current_task()
+        started.answer, started.task = answer, task
+        self._starting.discard(task)
+        self._running[started.fence] = started
+        await self._carry(started)
 
     async def begin(self, request: Request) -> Running | Result:
         """Steps 1 to 13: a licensed attempt, or the result that makes none."""
@@ -189,7 +202,8 @@ class Engine:
         An interrupted attempt is settled as unknown, exactly as if the process had been killed.
         """
         self._closed = True
-        await _drain({start: start.cancel for start in self._starting}, drain_ms)
+        starting = tuple(task for task in self._starting if task is not None)
+        await _drain({task: task.cancel for task in starting}, drain_ms)
         running = tuple(self._running.values())
         await _drain({r.task: r.interrupt for r in running if r.task is not None}, drain_ms)
 

@@ -221,9 +221,7 @@ class Reading:
             limit=min(limit, limits.PAGE_SIZE),
         )
         seen = tuple(
-            item
-            for item in page.items
-            if not isinstance(item, Stored) or _may_see(caller, item)
+            item for item in page.items if not isinstance(item, Stored) or _may_see(caller, item)
         )
         return msgspec.structs.replace(page, items=seen)
 

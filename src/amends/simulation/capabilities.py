@@ -82,6 +82,7 @@ def _charge(promise: Promise, connector: FunctionConnector) -> Capability:
         compensation=CompensationContract(
             mode=CompensationMode.SUPPORTED,
             compensation_capability_id=REFUND if promise.refunds_apart else None,
+            window_ms=promise.refund_window_ms,
             requires_approval=promise.refund_approval,
             max_compensations=promise.max_compensations,
         ),

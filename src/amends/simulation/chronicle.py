@@ -83,7 +83,7 @@ class Chronicle(Memory):
             assert self._books is not None
             sent = self._books.sent
             self.history.append(Moment(answer.at, change_set, self._time(), sent))
-            self._examine(change_set)
+            self._examine(change_set, answer.at)
         return answer
 
     def relive(self, past: Iterable[Moment]) -> None:
@@ -99,12 +99,12 @@ class Chronicle(Memory):
                     self._remember(change.document)
         self.clock = present
 
-    def _examine(self, change_set: ChangeSet) -> None:
+    def _examine(self, change_set: ChangeSet, at: datetime) -> None:
         beside = [one for change in change_set.changes if (one := self._document(change))]
         for change in change_set.changes:
             match change:
                 case Insert() | Replace():
-                    self._judge(change.document, beside)
+                    self._judge(change.document, beside, at)
                 case Append():
                     self.seen.update(receipt.step.type.value for receipt in change.receipts)
                 case Guard():
@@ -121,12 +121,13 @@ class Chronicle(Memory):
             case Append():
                 return None
 
-    def _judge(self, after: AnyDocument, beside: Sequence[AnyDocument]) -> None:
+    def _judge(self, after: AnyDocument, beside: Sequence[AnyDocument], at: datetime) -> None:
         assert self._books is not None
         turn = Turn(
             promise=self.promise,
             books=self._books,
             now=self._time(),
+            at=at,
             before=self._latest.get(_key(after)),
             after=after,
             due_at=self.due_at(after),

@@ -21,6 +21,7 @@ from amends.contracts.documents import (
     TransactionRecord,
 )
 from amends.contracts.enums import IN_FLIGHT, Mode, Status, Verdict
+from amends.contracts.times import after_ms
 from amends.simulation.promises import Promise
 from amends.stores.port import AnyDocument
 from amends.testing.effects import Ruling
@@ -49,11 +50,15 @@ class Books(Protocol):
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True):
-    """One document's change. `beside` is all that was written or guarded with it, itself too."""
+    """One document's change, at the loop's time `now` and the store's time `at`.
+
+    `beside` is all that was written or guarded with it, itself too.
+    """
 
     promise: Promise
     books: Books
     now: float
+    at: datetime
     before: AnyDocument | None
     after: AnyDocument
     due_at: datetime | None
@@ -210,12 +215,18 @@ def _licensed(
 def _slotted(
     turn: Turn, before: TransactionRecord | None, after: TransactionRecord
 ) -> Iterator[str]:
-    """TX-COMP-4: a compensation begins in the change set that takes its slot."""
+    """TX-COMP-2, TX-COMP-4: a compensation begins in the change set that takes a slot, in time."""
     if after.status is not Status.COMPENSATING or before is not None:
         return
     held = [h.transaction_id for s in turn.among(CompensationSlots) for h in s.holders]
     if after.transaction_id not in held:
         yield f"{_name(after)} compensates without a slot"
+    window = turn.promise.refund_window_ms
+    for target in turn.among(TransactionRecord):
+        if window is None or target.settled_at is None:
+            continue
+        if turn.at >= after_ms(target.settled_at, window):
+            yield f"{_name(after)} compensates after the window"
 
 
 _RECORD_LAWS: Final[tuple[RecordLaw, ...]] = (

@@ -39,6 +39,7 @@ class Promise(msgspec.Struct, frozen=True, kw_only=True):
     approval: bool
     refund_approval: bool
     max_compensations: int
+    refund_window_ms: int | None
     refunds_apart: bool
     safe_to_retry: bool
     ponders: bool
@@ -79,6 +80,7 @@ def draw_promise(number: int) -> Promise:
         approval=lot.random() < 0.3,
         refund_approval=lot.random() < 0.3,
         max_compensations=lot.choice((1, 1, 2)),
+        refund_window_ms=lot.choice((None, None, None, 60_000)),
         refunds_apart=lot.random() < 0.3,
         safe_to_retry=lot.random() < 0.5,
         ponders=lot.random() < 0.3,

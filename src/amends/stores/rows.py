@@ -88,9 +88,9 @@ def read_receipt(body: bytes, tenant: str, chain: str, number: int) -> Receipt:
     try:
         receipt = RECEIPTS.decode(body)
     except ValueError as error:
-        raise _corrupt_receipt(chain, number) from error
+        raise corrupt_receipt(chain, number) from error
     if (receipt.step.tenant, receipt.chain, receipt.number) != (tenant, chain, number):
-        raise _corrupt_receipt(chain, number)
+        raise corrupt_receipt(chain, number)
     return receipt
 
 
@@ -118,7 +118,8 @@ def _stored(document: D, row: Row, read_at: datetime) -> Stored[D]:
     return Stored(document, due_at, read_at)
 
 
-def _corrupt_receipt(chain: str, number: int) -> Corrupt:
+def corrupt_receipt(chain: str, number: int) -> Corrupt:
+    """What a receipt gets that cannot be read, by its place."""
     return Corrupt(
         "store.receipt_corrupt",
         f"Receipt {number} of a chain cannot be read.",

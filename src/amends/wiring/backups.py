@@ -8,8 +8,9 @@ there before is kept under a name of its own.
 The key that signs receipts lies in a file of its own beside the backup (mode 0600). Whoever has it
 can sign receipts of this store.
 
-Deliberately not here: effects that the lost store knew of and the restored one does not. Nothing in
-this machine can tell of them; nor can it tell that a store's file was merely copied back by hand.
+Deliberately not here: effects that the lost store knew of and the restored one does not; they can
+be named only where the lost store is still at hand. Nor can anything here tell that a store's file
+was merely copied back by hand.
 """
 
 import asyncio
@@ -39,7 +40,7 @@ from amends.stores.sqlite.backup import (
     orphans,
     renew_lineage,
 )
-from amends.stores.sqlite.survey import Survey
+from amends.stores.sqlite.survey import BeyondIt, Survey
 from amends.wiring.keys import key_path, load_or_make_key
 from amends.wiring.quiet import open_quietly
 
@@ -62,14 +63,15 @@ class BackedUp(msgspec.Struct, frozen=True, kw_only=True):
 class Restored(msgspec.Struct, frozen=True, kw_only=True):
     """A store that was restored.
 
-    `kept` is the file that holds what stood there before, `key_made` says that the backup came
-    without a key and a new one was made.
+    `kept` is the file that holds what stood there before, and `went_on` are the transactions that
+    it knows more of. `key_made` says that the backup came without a key and a new one was made.
     """
 
     lineage: str
     from_lineage: str
     replaced_lineage: str | None
     kept: str | None
+    went_on: tuple[BeyondIt, ...] = ()
     key_made: bool
     frozen: Frozen
 
@@ -182,7 +184,8 @@ def _restore_into(
         lineage=lineage,
         from_lineage=from_lineage,
         replaced_lineage=held.lineage if held else None,
-        kept=kept,
+        kept=kept.name if kept else None,
+        went_on=_went_on(kept, source),
         key_made=key_made,
         frozen=frozen,
     )
@@ -195,13 +198,20 @@ async def _freeze(staging: Path, signer: Ed25519Signer, told: Told) -> Frozen:
         return await Freezer(engine, lambda count: told(count, count)).freeze(tenants, RESTORED)
 
 
-def _keep(database: Path, held: Held | None, phase: Phase) -> str | None:
+def _went_on(kept: Path | None, source: Path) -> tuple[BeyondIt, ...]:
+    if kept is None:
+        return ()
+    with Survey(kept) as survey:
+        return survey.beyond(source)
+
+
+def _keep(database: Path, held: Held | None, phase: Phase) -> Path | None:
     """Keep what stands there under a name of its own; an empty file is nothing to keep."""
     if held is None or held.is_empty:
         return None
     kept = _free_name(database, system_clock())
     held.keep_as(kept, phase("Keeping the store that was there"))
-    return kept.name
+    return kept
 
 
 def _free_name(database: Path, now: datetime) -> Path:

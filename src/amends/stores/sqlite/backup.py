@@ -140,7 +140,7 @@ def make_plain(path: Path) -> None:
     connection = _open(path)
     try:
         connection.pragma("journal_mode", "DELETE")
-        if (found := connection.pragma("integrity_check(1)")) != "ok":
+        if (found := connection.execute("PRAGMA integrity_check(1)").get) != "ok":
             raise damaged(path, str(found))
     except (apsw.CorruptError, apsw.NotADBError) as error:
         raise damaged(path, type(error).__name__) from error

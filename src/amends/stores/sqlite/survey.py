@@ -18,7 +18,7 @@ import apsw
 from amends.contracts.documents import Document
 from amends.contracts.errors import Corrupt
 from amends.contracts.evidence import Receipt
-from amends.contracts.ids import TenantId
+from amends.contracts.ids import TenantId, TransactionId
 from amends.stores.port import Stored, Unreadable
 from amends.stores.rows import read_receipt, show_row, system_clock
 from amends.stores.shapes import shape_of
@@ -40,6 +40,11 @@ _UNCHAINED: Final = (
     "SELECT tenant, id FROM transactions AS t WHERE NOT EXISTS (SELECT 1 FROM receipts AS r"
     " WHERE r.tenant = t.tenant AND r.chain = 'transaction:' || t.id) ORDER BY seq"
 )
+_BEYOND: Final = (
+    "SELECT tenant, id, status FROM transactions AS here WHERE NOT EXISTS (SELECT 1 FROM"
+    " other.transactions AS there WHERE there.tenant = here.tenant AND there.id = here.id"
+    " AND there.revision >= here.revision) ORDER BY seq"
+)
 _TENANTS: Final = (
     "SELECT tenant FROM transactions UNION SELECT tenant FROM approvals UNION SELECT tenant"
     " FROM unclaimed_effects ORDER BY 1"
@@ -56,6 +61,14 @@ class ChainName(NamedTuple):
 
     tenant: TenantId
     chain: str
+
+
+class BeyondIt(NamedTuple):
+    """A transaction that one file knows more of than another."""
+
+    tenant: TenantId
+    transaction_id: TransactionId
+    status: str
 
 
 class ReadChain(NamedTuple):
@@ -182,6 +195,17 @@ class Survey:
                 except Corrupt:
                     unreadable.append(number)
         return ReadChain(tuple(receipts), tuple(unreadable))
+
+    def beyond(self, other: Path) -> tuple[BeyondIt, ...]:
+        """Transactions that another file does not have, or has only as they were before."""
+        self._ask("ATTACH ? AS other", str(other))
+        try:
+            found = self._ask(_BEYOND)
+        finally:
+            self._ask("DETACH other")
+        return tuple(
+            [BeyondIt(TenantId(one), TransactionId(two), str(st)) for one, two, st in found]
+        )
 
     def record(self, type_: type[D], tenant: TenantId, id_: str) -> Stored[D] | Unreadable | None:
         """One document, as it lies there."""
