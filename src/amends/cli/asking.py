@@ -25,6 +25,7 @@ class Deed(StrEnum):
     CANCEL = "Cancel"
     WITHDRAW = "Withdraw"
     RELEASE = "Release"
+    RESTORE = "Restore"
 
 
 _CALLS: Final = (
@@ -53,6 +54,11 @@ NOT_GUARANTEED: Final[Mapping[Deed, tuple[str, ...]]] = MappingProxyType(
         ),
         Deed.RELEASE: (
             "What the lost store knew and this one does not may be there at the provider already.",
+        ),
+        Deed.RESTORE: (
+            "What was done after the backup may be there at the provider, and the restored store "
+            "does not know of it.",
+            "All that was open in the backup is frozen until an operator releases it, one by one.",
         ),
     }
 )

@@ -35,7 +35,7 @@ _COMMANDS: Final[Mapping[str, _Command]] = MappingProxyType(
     {
         "demo": _Command(
             "amends.cli.demo.command:demo",
-            "Watch one payment survive a crash, in about 20 seconds.\n\n"
+            "Watch one payment survive a crash, in 20 seconds.\n\n"
             "It is planned, approved by a second person, interrupted by a kill -9, found again at "
             "the provider, and refunded once. The provider is a stateful fake of Stripe on this "
             "machine only. Nothing is left behind.",
@@ -46,7 +46,7 @@ _COMMANDS: Final[Mapping[str, _Command]] = MappingProxyType(
         ),
         "plan": _Command(
             "amends.cli.commands.planning:plan",
-            "Make a durable plan that can be committed once, until it expires.",
+            "Make a durable plan, to be committed once.",
         ),
         "dry-run": _Command(
             "amends.cli.commands.planning:dry_run",
@@ -54,14 +54,14 @@ _COMMANDS: Final[Mapping[str, _Command]] = MappingProxyType(
         ),
         "commit": _Command(
             "amends.cli.commands.committing:commit",
-            "Commit a plan, or all of yours; one action ever claims a plan.\n\n"
+            "Commit a plan: one action ever claims it.\n\n"
             "Exit code 5 says that nobody knows whether it happened: look with amends tx show, "
             "then reconcile. A commit that waits for an approval is gone on with, under its own "
             "action id, when the same command is given again.",
         ),
         "execute": _Command(
             "amends.cli.commands.executing:execute",
-            "Do it directly, without a plan that could be looked at before.",
+            "Do it directly, without a plan to look at before.",
         ),
         "resume": _Command(
             "amends.cli.commands.executing:resume",
@@ -75,7 +75,7 @@ _COMMANDS: Final[Mapping[str, _Command]] = MappingProxyType(
         ),
         "approve": _Command(
             "amends.cli.commands.deciding:approve",
-            "Approve a request. Nothing runs by that: its requester goes on.",
+            "Approve a request. Its requester then goes on.",
         ),
         "deny": _Command(
             "amends.cli.commands.deciding:deny",
@@ -94,17 +94,17 @@ _COMMANDS: Final[Mapping[str, _Command]] = MappingProxyType(
         ),
         "settle": _Command(
             "amends.cli.commands.settling:settle",
-            "Rule on an unknown outcome by hand, with evidence; operators only.\n\n"
+            "Rule by hand on an unknown outcome (operators).\n\n"
             "An operator is listed in the TOML file that --principals names, for example as "
             '[[principals]] id = "olga", kind = "operator", os_users = ["olga"]. Then use --as.',
         ),
         "compensate": _Command(
             "amends.cli.commands.undoing:compensate",
-            "Offset an earlier effect by a new governed action; it is not erased.",
+            "Offset an earlier effect; it is not erased.",
         ),
         "cancel": _Command(
             "amends.cli.commands.undoing:cancel",
-            "Cancel an action before its claim; after it, ask it to stop.",
+            "Cancel an action, or ask it to stop.",
         ),
         "withdraw": _Command(
             "amends.cli.commands.undoing:withdraw",
@@ -112,7 +112,38 @@ _COMMANDS: Final[Mapping[str, _Command]] = MappingProxyType(
         ),
         "release": _Command(
             "amends.cli.commands.settling:release",
-            "Release what a restore froze of a transaction; operators only.",
+            "Release what a restore froze (operators).",
+        ),
+        "export": _Command(
+            "amends.cli.operations.exporting:export",
+            "Write receipts that others can verify.",
+        ),
+        "verify": _Command(
+            "amends.cli.operations.verifying:verify",
+            "Check receipts, of a file or of a store.\n\n"
+            "The exit code tells the kind of fault; what is printed tells its place. Keep the "
+            "heads that are printed elsewhere: with --head they show whether an end was cut off.",
+        ),
+        "backup": _Command(
+            "amends.cli.operations.copying:backup",
+            "Copy a store, while it is in use.",
+        ),
+        "restore": _Command(
+            "amends.cli.operations.copying:restore",
+            "Make a store of a backup, frozen.\n\n"
+            "It is another store then, with a lineage of its own. What was open in it is frozen "
+            "until an operator releases it. Nothing tells that a file was copied back by hand "
+            "instead: never do that.",
+        ),
+        "doctor": _Command(
+            "amends.cli.operations.examining:doctor",
+            "Check how a store is, and what it needs.\n\n"
+            "Settlements that the store had refused, and that wait in files beside it, are taken "
+            "in. Nothing else is changed.",
+        ),
+        "migrate": _Command(
+            "amends.cli.operations.examining:migrate",
+            "Bring a store's schema up to date.",
         ),
     }
 )

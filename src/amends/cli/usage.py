@@ -31,7 +31,7 @@ def usage_error(error: CycloptsError) -> Misuse:
 def _words(error: CycloptsError) -> str:
     match error:
         case UnknownOptionError():
-            return f"Unknown option{_named(_OPTION, error.token.keyword)}."
+            return f"Unknown option{_named(_OPTION, error.token.keyword or error.token.value)}."
         case UnknownCommandError():
             token = error.unused_tokens[0] if error.unused_tokens else None
             return f"Unknown command{_named(_WORD, token)}."

@@ -137,7 +137,7 @@ def _read(line: bytes, number: int, type_: type[T]) -> T:
         part = msgspec.convert(tree, type=type_)
     except (Refused, msgspec.ValidationError):
         raise _malformed(number) from None
-    if msgspec.to_builtins(part) != tree:
+    if msgspec.json.decode(msgspec.json.encode(part)) != tree:
         raise _malformed(number)
     return part
 

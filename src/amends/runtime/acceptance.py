@@ -33,7 +33,12 @@ from amends.transactions.replay import check_same_action
 
 
 class Known(msgspec.Struct, frozen=True, kw_only=True):
-    """What step 9 found: the action's own document, and how its key may be used."""
+    """What step 9 found: the action's own document, and how its key may be used.
+
+    `first` says that nobody came in between yet: it is the first round of this request.
+    """
+
+    first: bool = False
 
     action: ActionDocument | None = None
     use: Use | None = None

@@ -6,6 +6,8 @@ what is there now, so that the loser hears what really is (TX-PIPE-5).
 
 import contextlib
 
+from msgspec.structs import replace
+
 from amends.contracts.codes import coded
 from amends.contracts.enums import Mode
 from amends.contracts.errors import AmendsError, Unavailable
@@ -65,8 +67,8 @@ class Begin:
             return answer
         admitted, known = answer
         try:
-            ground = await self._grounds.check(admitted, known)
-            if isinstance(ground, Result):
+            ground = await self._grounds.check(admitted, replace(known, first=first))
+            if isinstance(ground, Result | Lost):
                 return ground
             if isinstance(ground, Lapsed):
                 raise await self._lapsed(ground)

@@ -5,7 +5,7 @@ reconciliation's admission. The claim compares everything that was read here aga
 """
 
 from datetime import datetime
-from typing import assert_never
+from typing import Final, assert_never
 
 import msgspec
 from msgspec.structs import replace
@@ -25,7 +25,7 @@ from amends.contracts.results import Result
 from amends.runtime.acceptance import Acceptance, Known
 from amends.runtime.environment import Environment
 from amends.runtime.requests import Admitted
-from amends.stores.port import Stored
+from amends.stores.port import Loss, Lost, Stored
 from amends.transactions.binding import CommitFacts, check_commit
 from amends.transactions.compensation import Target, check_target, window_ends
 from amends.transactions.hashing import input_hash, provider_key
@@ -62,6 +62,11 @@ class Lapsed(msgspec.Struct, frozen=True):
     stored: Stored[TransactionRecord]
 
 
+Step10 = Ground | Lapsed | Result | Lost
+READ_AGAIN: Final = Lost(0, Loss.EXISTS)
+"""The action was accepted between two readings of this round, so the round begins anew."""
+
+
 class Grounds:
     """Checks what a request wants to claim."""
 
@@ -69,7 +74,7 @@ class Grounds:
         self._environment = environment
         self._acceptance = acceptance
 
-    async def check(self, admitted: Admitted, known: Known) -> Ground | Lapsed | Result:
+    async def check(self, admitted: Admitted, known: Known) -> Step10:
         """What the claim stands on, or the stored answer; raises the code that refuses it."""
         match admitted.mode:
             case Mode.EXECUTE:
@@ -89,20 +94,24 @@ class Grounds:
         """A record of the caller's tenant."""
         return await self._environment.store.get(TransactionRecord, admitted.tenant, transaction_id)
 
-    async def _execute(self, admitted: Admitted, known: Known) -> Ground | Lapsed | Result:
+    async def _execute(self, admitted: Admitted, known: Known) -> Step10:
         stored = None
         if known.action is not None or admitted.chosen is not None:
             stored = await self.record(admitted, admitted.transaction_id)
         if stored is None:
             return self._new(admitted, Event.EXECUTION_PREPARED)
         record = stored.document
+        if _just_accepted(admitted, known, record):
+            return READ_AGAIN
         safety = admitted.registered.capability.execution.retry_safety
         answer = replay_execution(admitted.asked, record, lapsed=stored.lapsed, safety=safety)
         match answer:
             case Answer.LAPSED:
                 return Lapsed(stored)
             case Answer.RETURN_STORED:
-                return await self._stored(admitted, known)
+                if known.action is None:
+                    raise coded("transaction.execute_state_invalid")
+                return await self._acceptance.current(known.action, replayed=True)
             case Answer.GO_ON:
                 event = Event.EXECUTION_RESUMED
             case Answer.REOPEN:
@@ -110,12 +119,6 @@ class Grounds:
             case _:
                 assert_never(answer)
         return Ground(event=event, record=record, handler=Handler.EXECUTE, input=admitted.input)
-
-    async def _stored(self, admitted: Admitted, known: Known) -> Result:
-        action = known.action
-        if action is None:
-            raise coded("transaction.execute_state_invalid")
-        return await self._acceptance.current(action, replayed=True)
 
     def _new(self, admitted: Admitted, event: Event) -> Ground:
         handler = Handler.EXECUTE
@@ -135,15 +138,16 @@ class Grounds:
             return Lapsed(stored)
         return await self._acceptance.current(known.action, replayed=True)
 
-    async def _direct(self, admitted: Admitted, known: Known) -> Ground | Lapsed | Result:
+    async def _direct(self, admitted: Admitted, known: Known) -> Step10:
         before = await self._claimed_before(admitted, known)
         if before is not None:
             return before
-        if await self.record(admitted, admitted.transaction_id) is not None:
-            raise coded("transaction.id_conflict")
+        taken = await self.record(admitted, admitted.transaction_id)
+        if taken is not None:
+            return _taken(admitted, known, taken.document)
         return self._new(admitted, Event.DIRECT_COMMIT_CLAIMED)
 
-    async def _commit(self, admitted: Admitted, known: Known) -> Ground | Lapsed | Result:
+    async def _commit(self, admitted: Admitted, known: Known) -> Step10:
         before = await self._claimed_before(admitted, known)
         if before is not None:
             return before
@@ -152,6 +156,8 @@ class Grounds:
         found = await self._environment.store.find(
             TransactionRecord, admitted.tenant, "plan_id", plan_id
         )
+        if found is not None and _just_accepted(admitted, known, found.document):
+            return READ_AGAIN
         capability = admitted.registered.capability
         record = check_commit(
             CommitFacts(
@@ -177,17 +183,18 @@ class Grounds:
             plan=record.plan,
         )
 
-    async def _compensate(self, admitted: Admitted, known: Known) -> Ground | Lapsed | Result:
+    async def _compensate(self, admitted: Admitted, known: Known) -> Step10:
         before = await self._claimed_before(admitted, known)
         if before is not None:
             return before
+        taken = await self.record(admitted, admitted.transaction_id)
+        if taken is not None:
+            return _taken(admitted, known, taken.document)
         target_id = admitted.context.compensation_for
         assert target_id is not None
         target = await self._read_target(admitted.tenant, target_id)
         capability = admitted.registered.capability
         action = check_target(capability, target, admitted.metadata, admitted.now)
-        if await self.record(admitted, admitted.transaction_id) is not None:
-            raise coded("transaction.id_conflict")
         own = admitted.serving is admitted.registered
         has_handler = Handler.COMPENSATE in admitted.serving.capability.handlers
         return Ground(
@@ -216,7 +223,7 @@ class Grounds:
             slots=slots.document if slots else None,
         )
 
-    async def _reconcile(self, admitted: Admitted, known: Known) -> Ground | Lapsed | Result:
+    async def _reconcile(self, admitted: Admitted, known: Known) -> Step10:
         stored = await self.record(admitted, admitted.transaction_id)
         if stored is None:
             raise coded("transaction.not_found")
@@ -335,3 +342,18 @@ def with_transaction(admitted: Admitted, ground: Ground) -> Admitted:
     if admitted.mode is not Mode.COMMIT or admitted.context.transaction_id == transaction_id:
         return admitted
     return replace(admitted, context=replace(admitted.context, transaction_id=transaction_id))
+
+
+def _just_accepted(admitted: Admitted, known: Known, record: TransactionRecord) -> bool:
+    """Whether another sending of this very action made its claim since step 9 looked for it.
+
+    Asked once: where a second look finds no action either, there is none.
+    """
+    return known.first and known.action is None and record.action_id == admitted.action_id
+
+
+def _taken(admitted: Admitted, known: Known, record: TransactionRecord) -> Lost:
+    """The transaction id is taken: by this very action just now, or by something else."""
+    if _just_accepted(admitted, known, record):
+        return READ_AGAIN
+    raise coded("transaction.id_conflict")

@@ -21,10 +21,11 @@ from amends.contracts.enums import Handler, Mode, Status
 from amends.contracts.errors import Corrupt, Unavailable
 from amends.contracts.outcomes import NotApplied
 from amends.contracts.secrets import Credential, Secret
+from amends.contracts.times import after_ms
 from amends.recovery.sweeper import Sweeper
 from amends.runtime.engine import Engine
 from amends.testing import faults
-from amends.testing.workbench import Workbench, contract_of
+from amends.testing.workbench import TENANT, Workbench, contract_of
 from tests.unit.runtime.desk import (
     DECLINED,
     DONE,
@@ -487,3 +488,33 @@ async def test_a_compensation_with_a_stored_reference_is_looked_up() -> None:
         bench.wait(5)
         assert (await bench.sweep()).reconciled == 1
         assert (await bench.record(lost)).status is Status.OUTCOME_UNKNOWN
+
+
+@pytest.mark.rule("TX-LEASE-2")
+async def test_a_lapsed_look_up_of_a_capability_that_is_gone_waits_by_the_default() -> None:
+    desk = Desk([UNSURE], reconcile=[DONE])
+    recovery = RecoveryContract(initial_delay_ms=3_600_000, max_delay_ms=3_600_000)
+    async with Workbench(served=[desk.served(recovery=recovery)]) as bench:
+        await ask(bench, action(transaction="txn_1"))
+        bench.wait(5)
+        await claim(bench, action(Mode.RECONCILE, transaction="txn_1"))
+        await bench.restart([])
+        bench.wait(36)
+        assert (await bench.sweep()).lapsed == 1
+        record = await bench.record("txn_1")
+        assert record.reconcile_after == after_ms(bench.clock(), 10_000)
+
+
+async def test_what_is_no_plan_and_holds_no_lease_is_left_alone() -> None:
+    async with Workbench(served=[Desk().served()]) as bench:
+        done = await ask(bench, action(transaction="txn_1"))
+        stored = await bench.store.get(TransactionRecord, TENANT, "txn_1")
+        assert stored is not None
+
+        async def mistaken(type_: type[TransactionRecord], _limit: int) -> list[object]:
+            return [stored] if type_ is TransactionRecord else []
+
+        replaced(bench, "due", mistaken)
+        swept = await bench.sweep()
+        assert (swept.total, swept.failed) == (0, 1)
+        assert (await bench.record(done)).revision == done.revision

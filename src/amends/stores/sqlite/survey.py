@@ -235,6 +235,6 @@ def damaged(path: Path, said: str) -> Corrupt:
     )
 
 
-def permissions(path: Path) -> int:
-    """The permission bits of a file."""
-    return path.stat().st_mode & 0o777
+def library_version() -> str:
+    """The version of the SQLite inside this process."""
+    return apsw.sqlite_lib_version()

@@ -1,0 +1,237 @@
+"""Checks receipts for `amends verify`, and says what was found.
+
+Chains are checked one after the other and forgotten, so that a large store or bundle needs little
+memory. The heads of whole chains are told, since whoever keeps one can later see that an end was
+cut off.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+import msgspec
+
+from amends.cli.answers import Answer
+from amends.cli.inputs import identifier, pairs
+from amends.cli.operations.faults import EXIT_OF_FAULT, MEANING
+from amends.cli.operations.progress import Told
+from amends.cli.paper import Paper, clean
+from amends.contracts.errors import AmendsError, Corrupt, Misuse, Unavailable
+from amends.contracts.evidence import Tail
+from amends.contracts.ids import TenantId, TransactionId
+from amends.contracts.json_types import JsonObject
+from amends.contracts.principals import DEFAULT_TENANT
+from amends.receipts.bundle import Bundle
+from amends.receipts.signing import KeyRing
+from amends.wiring.auditing import (
+    CheckedChain,
+    Finding,
+    Heads,
+    check_bundle,
+    check_store,
+    count_chains,
+    given_key,
+    header_of,
+)
+from amends.wiring.places import existing_database
+
+SHOWN: Final = 50
+"""How many chains are told to people one by one; of more, only those with a fault."""
+
+_TRUST: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "given": "The keys are the ones that you gave.",
+        "store": "The key is the one beside the store: whoever holds it can make all of this anew.",
+        "bundle": "The keys came in the bundle, so this shows only that it agrees with itself.",
+    }
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What was asked for, as it was typed."""
+
+    what: tuple[str, ...]
+    store: str | None
+    keys: tuple[str, ...]
+    heads: tuple[str, ...]
+    tenant: str | None
+
+
+@dataclass(kw_only=True)
+class Found:
+    """What came of it."""
+
+    lineage: str
+    trust: str
+    chains: int = 0
+    receipts: int = 0
+    whole: list[CheckedChain] = field(default_factory=list)
+    faulty: list[CheckedChain] = field(default_factory=list)
+    error: AmendsError | None = None
+
+    @property
+    def first(self) -> tuple[str, TransactionId | None, Finding | None] | None:
+        """The first fault: its code, and where it is."""
+        for chain in self.faulty:
+            return chain.findings[0].code, chain.transaction_id, chain.findings[0]
+        return None if self.error is None else (self.error.code, None, None)
+
+
+def check(asked: Asked, told: Told) -> Answer:
+    """Check and answer.
+
+    Raises `Misuse` for what cannot be asked, `Unavailable` for files that are not there, and
+    `Refused` (`transaction.not_found`).
+    """
+    heads = _heads(asked.heads)
+    given = KeyRing([given_key(one) for one in asked.keys]) if asked.keys else None
+    found = (
+        _of_bundle(asked, given, heads, told)
+        if asked.store is None
+        else _of_store(asked.store, asked, given, heads, told)
+    )
+    return _answer(found)
+
+
+def _of_bundle(asked: Asked, given: KeyRing | None, heads: Heads, told: Told) -> Found:
+    if len(asked.what) != 1:
+        raise Misuse(
+            "cli.bundle_required",
+            "One bundle is checked at a time, or a store.",
+            next_step="Name one file, or a store with --store.",
+        )
+    path = Path(asked.what[0])
+    if not path.is_file():
+        raise Unavailable(
+            "verify.no_bundle",
+            f"There is no bundle {clean(path.name)} in that folder.",
+            next_step="Name a file that amends export has written, or a store with --store.",
+        )
+    found = Found(lineage="", trust="given" if given else "bundle")
+    with path.open("rb") as file:
+        try:
+            bundle = Bundle(file)
+            found.lineage = clean(bundle.header.store)
+            _collect(found, check_bundle(bundle, given or bundle.keys, heads), heads, 0, told)
+        except Corrupt as error:
+            found.error = error
+    return found
+
+
+def _of_store(url: str, asked: Asked, given: KeyRing | None, heads: Heads, told: Told) -> Found:
+    database = existing_database(url)
+    ids = [TransactionId(identifier(one, "transaction_id")) for one in asked.what]
+    tenant = TenantId(identifier(asked.tenant or DEFAULT_TENANT, "tenant"))
+    header = header_of(database)
+    found = Found(lineage=header.store, trust="given" if given else "store")
+    keys = given or KeyRing([bytes.fromhex(one) for one in header.keys])
+    total = len(ids) or count_chains(database)
+    _collect(found, check_store(database, keys, heads, ids, tenant), heads, total, told)
+    return found
+
+
+def _collect(
+    found: Found, chains: Iterator[CheckedChain], heads: Heads, total: int, told: Told
+) -> None:
+    unmatched = dict(heads)
+    for chain in chains:
+        unmatched.pop(chain.transaction_id, None)
+        found.chains += 1
+        found.receipts += chain.receipts
+        told(found.chains, max(total, found.chains))
+        if chain.findings:
+            found.faulty.append(chain)
+        elif len(found.whole) < SHOWN:
+            found.whole.append(chain)
+    for transaction_id in unmatched:
+        found.faulty.append(_unmatched(transaction_id))
+
+
+def _unmatched(transaction_id: TransactionId) -> CheckedChain:
+    return CheckedChain(
+        tenant=TenantId(""),
+        transaction_id=transaction_id,
+        receipts=0,
+        head=None,
+        findings=(Finding("bundle.head_unmatched", 0, None),),
+    )
+
+
+def _heads(given: tuple[str, ...]) -> Heads:
+    """Heads as they are typed, `txn_1=7:` and the hash. Raises `Misuse` (`cli.head_invalid`)."""
+    heads: dict[TransactionId, Tail] = {}
+    for transaction_id, text in pairs(given, "--head").items():
+        number, _, digest = text.partition(":")
+        if not (number.isascii() and number.isdecimal() and len(digest) == 64):
+            raise Misuse(
+                "cli.head_invalid",
+                "A head is the number of a chain's last receipt and its hash.",
+                next_step="Write it as amends verify has told it: txn_1=7: and 64 hex digits.",
+            )
+        heads[TransactionId(transaction_id)] = Tail(int(number), digest)
+    return heads
+
+
+def _answer(found: Found) -> Answer:
+    first = found.first
+    data: JsonObject = {
+        "store": found.lineage,
+        "keys": found.trust,
+        "chains": found.chains,
+        "receipts": found.receipts,
+        "heads": [_head(chain) for chain in found.whole],
+        "faults": [_fault(chain, one) for chain in found.faulty for one in chain.findings],
+    }
+    return Answer(
+        data=data,
+        tell=lambda paper: _tell(paper, found),
+        error=None if first is None else found.error or _error(*first),
+        exit_code=None if first is None else EXIT_OF_FAULT[first[0]],
+    )
+
+
+def _error(code: str, transaction_id: TransactionId | None, finding: Finding | None) -> Corrupt:
+    place: JsonObject = {"transaction_id": transaction_id}
+    if finding is not None:
+        place |= {"position": finding.position, "number": finding.number}
+    return Corrupt(
+        code,
+        f"The receipts do not hold: {MEANING[code]}.",
+        details=place,
+        next_step="Keep everything as it is, and compare it with a backup or an earlier export.",
+    )
+
+
+def _head(chain: CheckedChain) -> JsonObject:
+    assert chain.head is not None
+    head: JsonObject = msgspec.to_builtins(chain.head)
+    return {"tenant": chain.tenant, "transaction_id": chain.transaction_id} | head
+
+
+def _fault(chain: CheckedChain, one: Finding) -> JsonObject:
+    return {
+        "tenant": chain.tenant,
+        "transaction_id": chain.transaction_id,
+        "code": one.code,
+        "position": one.position,
+        "number": one.number,
+        "says": MEANING[one.code],
+    }
+
+
+def _tell(paper: Paper, found: Found) -> None:
+    for chain in found.whole if found.chains <= SHOWN else ():
+        assert chain.head is not None
+        head = f"{chain.transaction_id}={chain.head.number}:{chain.head.hash}"
+        paper.line(("ok     ", "green"), clean(head))
+    for chain in found.faulty:
+        for one in chain.findings:
+            number = "the end" if one.number is None else f"receipt {one.number}"
+            where = f"{chain.transaction_id}, {number} (position {one.position})"
+            paper.line(("fault  ", "bold red"), clean(f"{where}: {MEANING[one.code]}"))
+    counted = f"Chains: {found.chains}, receipts: {found.receipts}, store: {found.lineage}."
+    paper.line(clean(counted))
+    paper.line((_TRUST[found.trust], "dim"))

@@ -1,0 +1,40 @@
+"""`amends verify`: whether receipts are whole, in order, unaltered, and signed by known keys.
+
+A bundle is checked offline. `--store` checks a store where it lies, and further: every record has
+to have the receipts of its last change. Either way the exit code tells the kind of fault.
+"""
+
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from amends.cli.options import Flag, Pairs
+
+
+def verify(
+    *what: Annotated[
+        str, Parameter(help="A bundle's file; or with --store, transactions of that store.")
+    ],
+    store: Annotated[
+        str | None, Parameter(help="Check this store instead of a bundle; its URL.")
+    ] = None,
+    key: Annotated[
+        Pairs, Parameter(help="A public key, in hex or as a file, instead of the one that came.")
+    ] = (),
+    head: Annotated[
+        Pairs, Parameter(help="TRANSACTION=NUMBER:HASH, an end of a chain that you have kept.")
+    ] = (),
+    tenant: Annotated[str | None, Parameter(help="Whose transactions they are.")] = None,
+    json: Flag = False,
+) -> int:
+    """Check receipts: chain, signatures, no gap, no end that was cut off."""
+    import sys
+
+    from amends.cli.answers import give
+    from amends.cli.operations.checking import Asked, check
+    from amends.cli.operations.progress import phases
+
+    asked = Asked(what=what, store=store, keys=key, heads=head, tenant=tenant)
+    with phases() as phase:
+        answer = check(asked, phase("Verifying"))
+    return give(answer, sys.stdout, as_json=json, utc=False, interrupted=False)

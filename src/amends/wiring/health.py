@@ -1,0 +1,197 @@
+"""How a store's file is: each thing that can be wrong with it, what was found, and what to do.
+
+The checks only look, but for the one that takes in what the store had refused. They are made one
+after the other, from the file up to what lies in it, and go on after a fault as far as they can.
+
+Deliberately not here: receipts, which `amends verify` checks, and repairs.
+"""
+
+import asyncio
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from amends.contracts.errors import AmendsError
+from amends.receipts.signing import Ed25519Signer
+from amends.runtime.spilled import Became
+from amends.stores.rows import system_clock
+from amends.stores.sqlite.connection import check_sqlite, connect, let_go
+from amends.stores.sqlite.survey import Survey, library_version
+from amends.wiring.contents import NAMED, Check, Level, Told, look_into
+from amends.wiring.keys import key_path, load_or_make_key
+from amends.wiring.taking_in import Looked, take_in
+
+_OTHERS_WRITE: Final = 0o022
+_OTHERS_READ: Final = 0o055
+
+
+def examine(database: Path, *, quick: bool, told: Told) -> Iterator[Check]:
+    """Check a store that is there, thing by thing. `told` hears how far the long checks are.
+
+    Not to be called from an event loop.
+    """
+    yield from _files(database)
+    yield _library()
+    try:
+        with Survey(database) as survey:
+            yield _schema(survey)
+            yield _integrity(survey, quick=quick)
+    except AmendsError as error:
+        yield _refused("file", error)
+        return
+    if survey.missing:
+        return
+    yield _durability(database)
+    signer = None
+    for check, found in _key(database):
+        signer = found or signer
+        yield check
+    if signer is not None:
+        yield from _spilled(database, signer)
+    yield from look_into(database, quick=quick, told=told)
+
+
+# ── the files ────────────────────────────────────────────────────────────────────────────────────
+
+
+def _files(database: Path) -> Iterator[Check]:
+    yield _mode("file", database)
+    if os.access(database.parent, os.W_OK):
+        yield Check(name="folder", level=Level.OK, says="The folder can be written.")
+    else:
+        yield Check(
+            name="folder",
+            level=Level.FAULT,
+            says="The folder cannot be written, so SQLite cannot keep its log there.",
+            todo="Give this user write access to the folder.",
+        )
+
+
+def _mode(name: str, path: Path) -> Check:
+    bits = path.stat().st_mode
+    todo = f"Run: chmod 600 {path.name}"
+    if bits & _OTHERS_WRITE:
+        says = f"Other users can write {path.name}."
+        return Check(name=name, level=Level.FAULT, says=says, todo=todo)
+    if bits & _OTHERS_READ:
+        says = f"Other users can read {path.name}."
+        return Check(name=name, level=Level.WARN, says=says, todo=todo)
+    return Check(name=name, level=Level.OK, says=f"Only its owner can read {path.name}.")
+
+
+def _library() -> Check:
+    version = library_version()
+    try:
+        check_sqlite(version)
+    except AmendsError as error:
+        return _refused("sqlite", error)
+    return Check(name="sqlite", level=Level.OK, says=f"SQLite is {version}.")
+
+
+def _refused(name: str, error: AmendsError) -> Check:
+    says = f"{error.message} [{error.code}]"
+    return Check(name=name, level=Level.FAULT, says=says, todo=error.next_step)
+
+
+def _schema(survey: Survey) -> Check:
+    if survey.is_empty:
+        return Check(name="schema", level=Level.OK, says="The file is empty: nothing was stored.")
+    if not survey.missing:
+        return Check(name="schema", level=Level.OK, says="The schema is this program's own.")
+    steps = ", ".join(f"{step.number} ({step.name})" for step in survey.missing)
+    return Check(
+        name="schema",
+        level=Level.WARN,
+        says=f"Steps of the schema are missing: {steps}.",
+        todo="Make a backup, then run amends migrate.",
+    )
+
+
+def _integrity(survey: Survey, *, quick: bool) -> Check:
+    found = survey.integrity(quick=quick)
+    if not found:
+        return Check(name="integrity", level=Level.OK, says="SQLite finds the file whole.")
+    return Check(
+        name="integrity",
+        level=Level.FAULT,
+        says=f"SQLite finds the file damaged: {found[0]}",
+        todo="Stop whatever uses it, keep the files as they are, and restore a backup.",
+        named=found[:NAMED],
+    )
+
+
+def _durability(database: Path) -> Check:
+    """Open it as every program does, which reads each setting back."""
+    try:
+        let_go(connect(database, system_clock).connection)
+    except AmendsError as error:
+        return _refused("durability", error)
+    says = "What is accepted is flushed (WAL, synchronous=FULL, read back)."
+    return Check(name="durability", level=Level.OK, says=says)
+
+
+def _key(database: Path) -> Iterator[tuple[Check, Ed25519Signer | None]]:
+    path = key_path(database)
+    if not path.exists():
+        yield (
+            Check(
+                name="key",
+                level=Level.FAULT,
+                says=f"The key file {path.name} is not there.",
+                todo="Put it back from a backup. A new one cannot sign for the old one.",
+            ),
+            None,
+        )
+        return
+    yield _mode("key file", path), None
+    try:
+        signer = load_or_make_key(path)
+    except AmendsError as error:
+        yield _refused("key", error), None
+        return
+    with Survey(database) as survey:
+        foreign = survey.signers() - {signer.key_id}
+    if foreign:
+        says = "Some of the latest receipts were signed with another key than the one beside."
+        todo = "Find out whose key it is; check those receipts with its public key."
+        yield Check(name="key", level=Level.WARN, says=says, todo=todo), signer
+        return
+    says = f"The key {signer.key_id} is there; its public key is {signer.public_key.hex()}."
+    yield Check(name="key", level=Level.OK, says=says), signer
+
+
+# ── what the store had refused ───────────────────────────────────────────────────────────────────
+
+
+def _spilled(database: Path, signer: Ed25519Signer) -> Iterator[Check]:
+    try:
+        looked = asyncio.run(take_in(database, signer))
+    except AmendsError as error:
+        yield _refused("spill", error)
+        return
+    if not looked:
+        yield Check(name="spill", level=Level.OK, says="No settlement waits beside the store.")
+    for one in looked:
+        yield _one_spilled(one)
+
+
+def _one_spilled(looked: Looked) -> Check:
+    if looked.error is not None:
+        error = looked.error
+        says = f"{looked.file}: {error.message} [{error.code}]"
+        return Check(name="spill", level=Level.FAULT, says=says, todo=error.next_step)
+    match looked.became:
+        case Became.TAKEN:
+            says = f"{looked.file} was taken in; look at {looked.transaction_id}."
+            return Check(name="spill", level=Level.OK, says=says)
+        case Became.KNOWN:
+            says = f"{looked.file} was known already, and is removed."
+            return Check(name="spill", level=Level.OK, says=says)
+        case _:
+            return Check(
+                name="spill",
+                level=Level.FAULT,
+                says=f"{looked.file} is of {looked.transaction_id}, which is not in this store.",
+                todo="An effect may be there that nobody claims: a person has to look.",
+            )

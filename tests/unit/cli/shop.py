@@ -1,0 +1,205 @@
+"""The program that the command line works for in tests.
+
+The provider's books are a file, one line for each time money moved, so that effects are counted
+outside of Amends, whatever became of the process. What an order costs decides how it goes.
+"""
+
+import asyncio
+import os
+import time
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Final
+
+from amends import (
+    Attempt,
+    BlockingAttempt,
+    DataContract,
+    ExecutionContract,
+    NotApplied,
+    NotFound,
+    Partial,
+    Pending,
+    Settings,
+    capability,
+)
+
+BOOKS: Final = "SHOP_BOOKS"
+"""The environment variable that names the provider's books."""
+
+HOLD: Final = "SHOP_HOLD"
+"""A folder: a handler that reaches a point writes it down there, and waits there if told to."""
+
+BREAKS: Final = 13
+DECLINED: Final = 14
+PARTLY: Final = 15
+LATER: Final = 16
+TIMEOUT: Final = timedelta(seconds=2)
+
+
+@dataclass
+class Order:
+    """What is to be paid."""
+
+    amount: int
+    currency: str = "eur"
+
+
+@dataclass
+class Parcel:
+    """What is to be sent, with things in it that nobody else should read."""
+
+    address: str = ""
+    token: str = ""
+    notes: dict[str, str] | None = None
+
+
+def books() -> list[str]:
+    """Every time money moved: what, and under which key."""
+    path = Path(os.environ[BOOKS])
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def moved(what: str, key: str) -> None:
+    """The provider does it, and keeps it."""
+    with Path(os.environ[BOOKS]).open("a") as file:
+        file.write(f"{what} {key}\n")
+
+
+def reached(point: str) -> Path:
+    """Say that a point is reached; the file that holds whoever comes there."""
+    folder = Path(os.environ.get(HOLD, "/nowhere"))
+    if folder.is_dir():
+        (folder / f"{point}.reached").touch()
+    return folder / f"{point}.hold"
+
+
+async def pass_by(point: str) -> None:
+    """Reach a point, and stay there while it is held."""
+    hold = reached(point)
+    while hold.exists():  # noqa: ASYNC110  # another process lets go
+        await asyncio.sleep(0.01)
+
+
+@capability(
+    "payments.charge",
+    title="Charge a card",
+    side_effects=["financial"],
+    timeout=TIMEOUT,
+    execution=ExecutionContract(lookup_by_key=True, in_flight_horizon_ms=1),
+)
+async def charge(order: Order, attempt: Attempt) -> dict[str, str]:
+    print("a handler that prints")
+    await pass_by("entered")
+    if order.amount == DECLINED:
+        raise NotApplied("card_declined", "The card was declined.")
+    moved("charge", attempt.provider_key)
+    if order.amount == PARTLY:
+        raise Partial("half_paid", "Only a half was paid.")
+    await pass_by("moved")
+    if order.amount == BREAKS:
+        raise ConnectionResetError
+    if order.amount == LATER:
+        raise Pending(retry_after_ms=50)
+    await attempt.checkpoint("shop", f"ch-{order.amount}")
+    return {"charge": f"ch-{order.amount}"}
+
+
+@charge.reconcile
+async def look(order: Order, attempt: Attempt) -> dict[str, str]:
+    if f"charge {attempt.provider_key}" not in books():
+        raise NotFound
+    return {"charge": f"ch-{order.amount}"}
+
+
+@charge.compensate
+async def refund(reason: str, attempt: Attempt) -> dict[str, str]:
+    moved("refund", attempt.provider_key)
+    return {"refund": reason}
+
+
+@capability("payments.wire", title="Wire money", side_effects=["financial"], risk="high")
+async def wire(order: Order, attempt: Attempt) -> dict[str, int]:
+    moved("wire", attempt.provider_key)
+    return {"wired": order.amount}
+
+
+@capability("payments.stuck", timeout=timedelta(seconds=60))
+def stuck(order: Order, attempt: BlockingAttempt) -> None:
+    """A plain handler in the hands of a provider that does not answer."""
+    reached("entered")
+    time.sleep(60)
+
+
+@capability(
+    "parcels.send",
+    data=DataContract(redaction_required=True),
+    execution=ExecutionContract(lookup_by_key=True),
+)
+async def send(parcel: Parcel, attempt: Attempt) -> dict[str, object]:
+    moved("parcel", attempt.provider_key)
+    return {"sent_to": parcel.address, "with": parcel.notes}
+
+
+@send.reconcile
+async def trace(parcel: Parcel, attempt: Attempt) -> dict[str, str]:
+    return {"found": attempt.provider_key}
+
+
+@capability("parcels.label", data=DataContract(redact=("/notes/*",)))
+async def label(parcel: Parcel) -> Parcel:
+    return parcel
+
+
+class SlowSource:
+    """A credential source that takes its time, in the event loop's own turn."""
+
+    def credential(self, *_: object) -> None:
+        hold = reached("credential")
+        while hold.exists():
+            time.sleep(0.01)
+
+
+capabilities: Final = (charge, wire, stuck, send, label)
+single: Final = charge
+listed_badly: Final = (charge, "no capability")
+no_app: Final = 7
+settings: Final = Settings(drain_ms=400, grace_ms=200, credentials=SlowSource())
+
+
+def make() -> tuple[object, ...]:
+    """The same capabilities, from a function."""
+    return capabilities
+
+
+def make_pairs() -> list[object]:
+    """Capabilities that are built already."""
+    return [charge.build()]
+
+
+def fail() -> None:
+    """A function that cannot make an app."""
+    raise LookupError("shelves are empty")
+
+
+def leave() -> None:
+    """A function that ends the program."""
+    raise SystemExit(3)
+
+
+def refuse() -> None:
+    """A function that hears no."""
+    from amends import Misuse
+
+    raise Misuse("shop.closed", "The shop is closed.")
+
+
+@capability("payments.brief", plan_ttl=timedelta(milliseconds=1))
+async def brief(order: Parcel) -> None:
+    """Its plans are over at once."""
+
+
+@capability("payments.charge")
+async def changed_charge(order: Parcel) -> None:
+    """The same capability, after somebody has changed what it takes."""
