@@ -15,9 +15,9 @@ from amends.contracts.results import Result
 from amends.receipts.signing import Ed25519Signer, KeyRing
 from amends.runtime.registry import Registry
 from amends.runtime.requests import Request
-from amends.simulation import World, clients
+from amends.simulation import World, client
 from amends.simulation.capabilities import CHARGE, make_registry
-from amends.simulation.clients import ALICE
+from amends.simulation.client import ALICE
 from amends.simulation.ends import find_broken_ends
 from amends.simulation.hosts import Call
 from amends.simulation.promises import Promise
@@ -139,7 +139,7 @@ def look_up(transaction_id: str, caller: Caller) -> Request:
 
 def perform(request: Request) -> Call[Result]:
     """The call that asks an engine for it."""
-    return partial(clients.perform, request)
+    return partial(client.perform, request)
 
 
 def record_of(town: Town, transaction_id: str) -> TransactionRecord:

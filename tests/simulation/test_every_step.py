@@ -16,7 +16,7 @@ from amends.contracts.documents import TransactionRecord
 from amends.contracts.enums import Verdict
 from amends.runtime.requests import Request
 from amends.simulation import Process
-from amends.simulation.clients import OLGA
+from amends.simulation.client import OLGA
 from amends.simulation.promises import Promise
 from amends.simulation.town import Town
 from amends.testing import faults

@@ -16,7 +16,7 @@ from amends.contracts.enums import Status, Verdict
 from amends.contracts.ids import ActionId
 from amends.runtime.deciding import Deciding
 from amends.runtime.requests import Request
-from amends.simulation.clients import ALICE, BOB, OLGA
+from amends.simulation.client import ALICE, BOB, OLGA
 from amends.simulation.hosts import Host
 from amends.simulation.promises import Promise
 from amends.simulation.town import Town

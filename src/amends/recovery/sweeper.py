@@ -19,6 +19,7 @@ from amends.contracts.documents import ActionDocument, TransactionRecord
 from amends.contracts.enums import Mode, Status
 from amends.contracts.errors import Conflict, OutcomeUnknown, Refused, Unavailable
 from amends.contracts.principals import Caller
+from amends.contracts.times import after_ms
 from amends.recovery.resting import Resting
 from amends.runtime.engine import Engine
 from amends.runtime.requests import Request
@@ -29,6 +30,9 @@ from amends.transactions.reconciliation import NO_REFERENCE, Way, way_to_ask
 
 BY_HAND: Final = "reconcile_by_hand"
 UNREGISTERED: Final = "capability_not_registered"
+PATIENCE_MS: Final = 15 * 60 * 1000
+"""How long a record that nobody here can look up is left to other processes."""
+
 INPUT_REQUIRED: Final = "input_required"
 REFUSED: Final = "reconcile_refused"
 FAILED: Final = "recovery_failed"
@@ -58,6 +62,10 @@ class Swept(msgspec.Struct, kw_only=True):
             + self.reconciled
             + self.escalated
         )
+
+
+class _ElsewherePerhaps(Exception):
+    """The capability is not registered here; another process over this store may have it."""
 
 
 class Sweeper:
@@ -172,14 +180,14 @@ class Sweeper:
                 reason = await self._reason(stored, swept)
                 if reason is not None:
                     await self._help(stored, self._escalate(stored, reason, swept), swept)
-            except Unavailable:
+            except (Unavailable, _ElsewherePerhaps):
                 self._resting.rest(_key(stored.document), stored.read_at)
 
     async def _reason(self, stored: Stored[TransactionRecord], swept: Swept) -> str | None:
         """Why a person is needed, after asking where that can be done."""
         try:
             return await self._why_not(stored) or await self._ask(stored.document, swept)
-        except Unavailable:
+        except (Unavailable, _ElsewherePerhaps):
             raise
         except Exception:  # nothing that is wrong with one record may end the others' recovery
             return FAILED
@@ -196,6 +204,8 @@ class Sweeper:
             capability = registry.get(record.connector_capability_id).capability
             registry.get(record.capability_id)
         except Refused:
+            if not _is_overdue(stored):
+                raise _ElsewherePerhaps from None
             return UNREGISTERED
         if not capability.recovery.automatic:
             return BY_HAND
@@ -233,3 +243,8 @@ def _key(document: TransactionRecord | ApprovalRequest) -> str:
     if isinstance(document, ApprovalRequest):
         return f"{document.tenant} {document.approval_id}"
     return f"{document.tenant} {document.transaction_id}"
+
+
+def _is_overdue(stored: Stored[TransactionRecord]) -> bool:
+    due = stored.document.reconcile_after or stored.document.updated_at
+    return stored.read_at >= after_ms(due, PATIENCE_MS)

@@ -14,7 +14,8 @@ from typing import Final
 
 from amends.receipts.signing import Ed25519Signer, KeyRing
 from amends.simulation.capabilities import Shelf
-from amends.simulation.clients import Clients, perform
+from amends.simulation.client import perform
+from amends.simulation.clients import Clients
 from amends.simulation.ends import find_broken_ends
 from amends.simulation.hosts import Host
 from amends.simulation.promises import draw_promise

@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Final
 
 from amends import (
+    ApprovalPolicy,
     Attempt,
     BlockingAttempt,
+    ByPrincipal,
     DataContract,
     ExecutionContract,
     NotApplied,
@@ -24,9 +26,13 @@ from amends import (
     Settings,
     capability,
 )
+from amends.contracts.ids import PrincipalId
 
 BOOKS: Final = "SHOP_BOOKS"
 """The environment variable that names the provider's books."""
+
+SIGNALS: Final = "SHOP_SIGNALS"
+"""Which signals this process sends itself at which point, such as `entered:2,15`."""
 
 HOLD: Final = "SHOP_HOLD"
 """A folder: a handler that reaches a point writes it down there, and waits there if told to."""
@@ -35,6 +41,8 @@ BREAKS: Final = 13
 DECLINED: Final = 14
 PARTLY: Final = 15
 LATER: Final = 16
+SLOW: Final = 17
+FOREVER: Final = 18
 TIMEOUT: Final = timedelta(seconds=2)
 
 
@@ -69,6 +77,9 @@ def moved(what: str, key: str) -> None:
 
 def reached(point: str) -> Path:
     """Say that a point is reached; the file that holds whoever comes there."""
+    at, _, numbers = os.environ.get(SIGNALS, "").partition(":")
+    for number in numbers.split(",") if at == point else ():
+        os.kill(os.getpid(), int(number))
     folder = Path(os.environ.get(HOLD, "/nowhere"))
     if folder.is_dir():
         (folder / f"{point}.reached").touch()
@@ -98,6 +109,8 @@ async def charge(order: Order, attempt: Attempt) -> dict[str, str]:
     if order.amount == PARTLY:
         raise Partial("half_paid", "Only a half was paid.")
     await pass_by("moved")
+    if order.amount in (SLOW, FOREVER):
+        await asyncio.sleep(0.1 if order.amount == SLOW else 60)
     if order.amount == BREAKS:
         raise ConnectionResetError
     if order.amount == LATER:
@@ -152,6 +165,26 @@ async def label(parcel: Parcel) -> Parcel:
     return parcel
 
 
+@capability(
+    "payments.checked",
+    approval=ApprovalPolicy(
+        reason="It is a lot.", rule=ByPrincipal((PrincipalId("olga"),)), evidence=("ticket",)
+    ),
+)
+async def checked(order: Order) -> dict[str, int]:
+    return {"paid": order.amount}
+
+
+@checked.preview
+async def check(order: Order) -> dict[str, int]:
+    return {"left": 100 - order.amount}
+
+
+@checked.compensate(requires_approval=True)
+async def give_back(order: Order) -> None:
+    """Some of it goes back."""
+
+
 class SlowSource:
     """A credential source that takes its time, in the event loop's own turn."""
 
@@ -161,7 +194,7 @@ class SlowSource:
             time.sleep(0.01)
 
 
-capabilities: Final = (charge, wire, stuck, send, label)
+capabilities: Final = (charge, wire, stuck, send, label, checked)
 single: Final = charge
 listed_badly: Final = (charge, "no capability")
 no_app: Final = 7

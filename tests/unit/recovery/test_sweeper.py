@@ -518,3 +518,30 @@ async def test_what_is_no_plan_and_holds_no_lease_is_left_alone() -> None:
         swept = await bench.sweep()
         assert (swept.total, swept.failed) == (0, 1)
         assert (await bench.record(done)).revision == done.revision
+
+
+@pytest.mark.rule("TX-RECON-4")
+async def test_a_record_that_only_another_process_can_look_up_is_left_to_it_for_a_while() -> None:
+    """A host without the capability, as in a rolling deployment, calls nobody too soon."""
+    desk = Desk([UNSURE], reconcile=[DONE])
+    async with Workbench(served=[desk.served()]) as bench:
+        lost = await ask(bench, action())
+        await bench.restart([Desk().served("shop.sell")])
+        bench.wait(60)
+        await bench.sweep()
+        assert (await bench.record(lost)).attention is None
+        bench.wait(15 * 60)
+        await bench.sweep()
+        assert (await bench.record(lost)).attention == "capability_not_registered"
+
+
+async def test_the_process_that_has_the_capability_finds_out_in_the_meantime() -> None:
+    desk = Desk([UNSURE], reconcile=[DONE])
+    async with Workbench(served=[desk.served()]) as bench:
+        lost = await ask(bench, action())
+        await bench.restart([Desk().served("shop.sell")])
+        bench.wait(60)
+        await bench.sweep()
+        await bench.restart([desk.served()])
+        await bench.sweep()
+        assert (await bench.record(lost)).status is Status.RECONCILED

@@ -103,7 +103,7 @@ async def test_an_outcome_whose_capability_is_gone_can_still_be_ruled_on() -> No
     async with Workbench(served=[Desk([UNSURE]).served()]) as bench:
         made = await ask(bench, action())
         await bench.restart([Desk().served("shop.sell")])
-        bench.wait(5)
+        bench.wait(20 * 60)
         assert (await bench.sweep()).escalated == 1
         assert (await bench.record(made)).attention == "capability_not_registered"
         with refused_with("transaction.settle_risk_not_accepted"):
