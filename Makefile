@@ -17,7 +17,7 @@ FIND_PYTHON = for python in "$(PYTHON)" python3.13 python3.12 python3.11; do \
 	>/dev/null 2>&1 && echo "$$python" && break; done
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check fix coverage sim lock clean
+.PHONY: help demo test check fix coverage sim lock bench bench-big clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -56,12 +56,23 @@ coverage: $(READY)  ## run every test with branch coverage and hold it to its li
 sim: $(READY)  ## play 200 000 small worlds, from SEED on: the real engine, dying at any await
 	@$(BIN)/python -m amends.simulation --scenarios 200000 --seed $(SEED)
 
-lock: $(READY)  ## resolve the dependencies anew and write requirements.lock
+lock: $(READY)  ## resolve the dependencies anew and write both lock files
 	@echo "Resolving the dependencies for Python 3.11 and newer."
 	@$(BIN)/uv pip compile pyproject.toml --quiet --upgrade --universal --python-version 3.11 \
-		--all-extras --generate-hashes --custom-compile-command "make lock" \
-		--output-file requirements.lock
-	@echo "requirements.lock is written; the next target installs it."
+		--extra http --extra demo --extra pydantic --extra dev \
+		--generate-hashes --custom-compile-command "make lock" --output-file requirements.lock
+	@$(BIN)/uv pip compile pyproject.toml --quiet --upgrade --universal --python-version 3.11 \
+		--extra bench --constraint requirements.lock \
+		--generate-hashes --custom-compile-command "make lock" --output-file requirements-bench.lock
+	@echo "The lock files are written; the next target installs them."
+
+bench: $(READY)  ## measure beside things that do less: one table, and benchmarks/results/latest.json
+	@$(BIN)/python -m pip install --quiet --require-hashes -r requirements-bench.lock
+	@$(BIN)/python -m benchmarks
+
+bench-big: $(READY)  ## the measurements that take long: a million records there
+	@$(BIN)/python -m pip install --quiet --require-hashes -r requirements-bench.lock
+	@$(BIN)/python -m benchmarks --big
 
 clean:  ## remove what the other targets built
 	@rm -rf $(VENV) build dist htmlcov .coverage .coverage.* .hypothesis .import_linter_cache \

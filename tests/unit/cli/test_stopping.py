@@ -164,8 +164,6 @@ async def test_twice_leaves_there_and_then_and_says_what_is_not_known(
     monkeypatch.setattr(stopping.os, "_exit", left.append)
     stop = Stop(as_json=as_json)
     stop.doing = doing
-    with stop.listening(), capfd.disabled():
-        pass
     with stop.listening():
         os.kill(os.getpid(), signal.SIGTERM)
         assert left == []
