@@ -104,3 +104,9 @@ $(READY): pyproject.toml $(LOCKED)
 docs: $(READY)  ## print the pages of docs/ that are made from the code
 	@$(BIN)/python scripts/print_spec.py
 	@$(BIN)/python scripts/print_reference.py
+
+.PHONY: kills
+# Every run kills at the same places; `make kills KILL_SEED=77` kills elsewhere.
+KILL_SEED ?= 0
+kills: $(READY)  ## kill a thousand processes at random, and look for what was doubled or lost
+	@$(BIN)/python -m amends.testing.kills --kills 1000 --seed $(KILL_SEED)

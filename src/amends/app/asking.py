@@ -6,6 +6,7 @@ from typing import TypeAlias
 import msgspec
 
 from amends.app.capabilities import FunctionCapability
+from amends.app.edges import flag_of, mapping_of, record_of, seconds_of, text_of, text_or_none
 from amends.connectors.function import FunctionConnector
 from amends.contracts.actions import Action, TransactionContext, TransactionRequest
 from amends.contracts.codes import coded
@@ -107,7 +108,7 @@ class Asking:
         The planned input is used where none is given; where the capability requires redaction it is
         not stored, and has to be given again. Raises the codes of plan binding.
         """
-        plan_id = plan.plan_id if isinstance(plan, Result) else PlanId(plan)
+        plan_id = plan.plan_id if isinstance(plan, Result) else PlanId(text_of(plan, "plan_id"))
         if plan_id is None:
             raise coded("transaction.plan_required")
         capability, planned = await self._planned(plan_id)
@@ -150,7 +151,7 @@ class Asking:
 
         `target` is the result, or the action id, of the effect. It does not erase the effect.
         """
-        target_id = target.action_id if isinstance(target, Result) else ActionId(target)
+        target_id = _action(target)
         action = await self._action(target_id)
         if action is None:
             raise coded("transaction.compensation_target_not_found")
@@ -184,7 +185,9 @@ class Asking:
         of a capability that requires redaction.
         """
         transaction_id = (
-            transaction.transaction_id if isinstance(transaction, Result) else transaction
+            transaction.transaction_id
+            if isinstance(transaction, Result)
+            else text_of(transaction, "transaction_id")
         )
         store, tenant = self._runtime.engine.environment.store, self._caller.tenant
         found = await store.get(TransactionRecord, tenant, transaction_id)
@@ -201,8 +204,8 @@ class Asking:
         request = Request(
             action=action,
             caller=self._caller,
-            insist=insist,
-            provider_operation=provider_operation,
+            insist=flag_of(insist, "insist"),
+            provider_operation=_operation(provider_operation),
             cursor=cursor,
         )
         return await self._runtime.engine.perform(request)
@@ -213,6 +216,7 @@ class Asking:
         The mode may be given in its wire spelling. Raises `action.principal_mismatch` and
         `action.transaction_mismatch`.
         """
+        record_of(request, TransactionRequest, "request", but="mode")
         if request.requested_by != self._caller.principal.ref:
             raise coded("action.principal_mismatch")
         context = request.action.transaction
@@ -250,12 +254,13 @@ class Asking:
         `waiting` is the pending result or its action id. Raises `approval.wait_timeout` while
         nobody has decided, and the code of a denied, expired or revoked request.
         """
-        action_id = waiting.action_id if isinstance(waiting, Result) else ActionId(waiting)
+        action_id = _action(waiting)
         action = await self._action(action_id)
         if action is None or action.approval_id is None:
             raise coded("approval.not_found")
         deciding = Deciding(self._runtime.engine)
-        await deciding.wait(self._caller, action.approval_id, timeout_s)
+        span = seconds_of(timeout_s, "timeout_s")
+        await deciding.wait(self._caller, action.approval_id, span)
         return await self.resume(action_id, input)
 
     async def resume(self, waiting: Result | str, input: object = msgspec.UNSET) -> Result:
@@ -264,7 +269,7 @@ class Asking:
         `input` has to be given where the capability requires redaction. Raises `action.not_found`
         and `action.input_required`.
         """
-        action_id = waiting.action_id if isinstance(waiting, Result) else ActionId(waiting)
+        action_id = _action(waiting)
         action = await self._action(action_id)
         if action is None:
             raise coded("action.not_found")
@@ -297,15 +302,15 @@ class Asking:
         approval_required: bool,
         metadata: Mapping[str, Json] | None,
     ) -> Result:
-        capability_id = CapabilityId(capability if isinstance(capability, str) else capability.id)
+        capability_id = _capability(capability)
         action = Action(
             capability_id=capability_id,
             input=self._encoded(capability_id, input, context.mode),
             transaction=context,
             action_id=ActionId(action_id) if action_id is not None else None,
-            idempotency_key=idempotency_key,
-            approval_required=approval_required,
-            metadata=dict(metadata or {}),
+            idempotency_key=text_or_none(idempotency_key, "idempotency_key"),
+            approval_required=flag_of(approval_required, "approval_required"),
+            metadata=mapping_of(metadata, "metadata"),
         )
         return await self._runtime.engine.perform(Request(action=action, caller=self._caller))
 
@@ -332,10 +337,23 @@ def _modes(capability: Capability) -> tuple[Mode, ...]:
 def _mode(spelled: str) -> Mode:
     """The mode that rules compare with: a record is not checked when it is made."""
     try:
-        return Mode(spelled)
+        return Mode(text_of(spelled, "mode"))
     except ValueError:
         raise coded("transaction.mode_not_supported") from None
 
 
 def _transaction(value: str | None) -> TransactionId | None:
     return TransactionId(value) if value is not None else None
+
+
+def _action(named: Result | str) -> ActionId:
+    return named.action_id if isinstance(named, Result) else ActionId(text_of(named, "action_id"))
+
+
+def _capability(named: CapabilityLike) -> CapabilityId:
+    id_ = named.id if isinstance(named, FunctionCapability) else named
+    return CapabilityId(text_of(id_, "capability"))
+
+
+def _operation(named: ProviderOperation | None) -> ProviderOperation | None:
+    return None if named is None else record_of(named, ProviderOperation, "provider_operation")

@@ -1,5 +1,6 @@
 """What people say: deciding, cancelling, withdrawing, ruling by hand."""
 
+from amends.app.edges import choice_of, flag_of, record_of, revision_of, text_of, texts_of
 from amends.contracts.approvals import Answer, ApprovalRequest
 from amends.contracts.codes import coded
 from amends.contracts.documents import Correction
@@ -68,7 +69,7 @@ class People:
         evidence: dict[str, str] | None,
         seen_revision: int | None,
     ) -> ApprovalRequest:
-        id_ = approval.approval_id if isinstance(approval, Result) else ApprovalId(approval)
+        id_ = approval.approval_id if isinstance(approval, Result) else _approval(approval)
         if id_ is None:
             raise coded("approval.not_found")
         return await self._deciding.decide(
@@ -76,18 +77,22 @@ class People:
             id_,
             answer,
             reason=reason,
-            evidence=evidence or {},
-            seen_revision=seen_revision,
+            evidence=texts_of(evidence, "evidence"),
+            seen_revision=revision_of(seen_revision),
         )
 
     async def cancel(self, action: Result | str, *, reason: str = "") -> Result:
         """Cancel an action before its claim; after it, ask its connector to stop (TX-CANCEL-1)."""
-        id_ = action.action_id if isinstance(action, Result) else ActionId(action)
+        id_ = (
+            action.action_id
+            if isinstance(action, Result)
+            else ActionId(text_of(action, "action_id"))
+        )
         return await self._deciding.cancel(self._by, id_, reason)
 
     async def withdraw(self, plan: Result | str) -> Result:
         """Withdraw a plan by its result or its transaction id (TX-CANCEL-2)."""
-        id_ = plan.transaction_id if isinstance(plan, Result) else TransactionId(plan)
+        id_ = _transaction(plan)
         return await self._deciding.withdraw_plan(self._by, id_)
 
     async def settle(
@@ -105,19 +110,15 @@ class People:
         `reference` says where the evidence lies, `note` what was found. `accept_risk` is needed to
         rule *not committed* while an earlier request may still be under way.
         """
-        id_ = (
-            transaction.transaction_id
-            if isinstance(transaction, Result)
-            else TransactionId(transaction)
-        )
+        id_ = _transaction(transaction)
         return await self._operating.settle(
             self._by,
             id_,
-            Verdict(verdict),
+            choice_of(verdict, Verdict, "verdict"),
             reference=reference,
             note=note,
-            accept_risk=accept_risk,
-            seen_revision=seen_revision,
+            accept_risk=flag_of(accept_risk, "accept_risk"),
+            seen_revision=revision_of(seen_revision),
         )
 
     async def evidence(self, event: ProviderEvent) -> Taken:
@@ -126,7 +127,7 @@ class People:
         Check its signature first. It may confirm or settle an unknown outcome, never more; a
         repeated event is a no-op, and one that no record claims is kept for a person.
         """
-        return await self._desk.take(self._by, event)
+        return await self._desk.take(self._by, record_of(event, ProviderEvent, "event"))
 
     async def rule(
         self, correction: Correction | str, ruling: str, *, allow_compensation: bool
@@ -136,16 +137,25 @@ class People:
         The record stays as it is. With `allow_compensation` its effect may be offset again, once no
         other correction closes it; without, it stays closed.
         """
-        id_ = correction.correction_id if isinstance(correction, Correction) else correction
+        named = correction.correction_id if isinstance(correction, Correction) else correction
         return await self._rulings.rule(
-            self._by, id_, ruling, allow_compensation=allow_compensation
+            self._by,
+            text_of(named, "correction_id"),
+            ruling,
+            allow_compensation=flag_of(allow_compensation, "allow_compensation"),
         )
 
     async def release(self, transaction: Result | str) -> Result:
         """Release what a restore froze of a transaction; operators only (TX-LEASE-3)."""
-        id_ = (
-            transaction.transaction_id
-            if isinstance(transaction, Result)
-            else TransactionId(transaction)
-        )
+        id_ = _transaction(transaction)
         return await self._operating.release(self._by, id_)
+
+
+def _transaction(named: Result | str) -> TransactionId:
+    if isinstance(named, Result):
+        return named.transaction_id
+    return TransactionId(text_of(named, "transaction_id"))
+
+
+def _approval(named: str) -> ApprovalId:
+    return ApprovalId(text_of(named, "approval_id"))

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from amends.app.edges import count_of, flag_of, text_of, text_or_none, texts_of
 from amends.contracts import limits
 from amends.contracts.approvals import ApprovalRequest
 from amends.contracts.codes import coded
@@ -46,15 +47,17 @@ class Views:
                 include_receipts=include_receipts,
             )
         selector = Selector(
-            transaction_id=TransactionId(transaction_id) if transaction_id else None,
-            plan_id=PlanId(plan_id) if plan_id else None,
-            action_id=ActionId(action_id) if action_id else None,
+            transaction_id=TransactionId(text_of(transaction_id, "transaction_id"))
+            if transaction_id
+            else None,
+            plan_id=PlanId(text_of(plan_id, "plan_id")) if plan_id else None,
+            action_id=ActionId(text_of(action_id, "action_id")) if action_id else None,
         )
         return await self._reading.view(
             self._reader,
             selector,
-            include_result=include_result,
-            include_receipts=include_receipts,
+            include_result=flag_of(include_result, "include_result"),
+            include_receipts=flag_of(include_receipts, "include_receipts"),
         )
 
     async def list(
@@ -66,7 +69,10 @@ class Views:
     ) -> Page[TransactionRecord]:
         """A page of transactions, newest first; `where` filters on `status`, `capability_id` …"""
         return await self._reading.list(
-            self._reader, where=dict(where or {}), after=after, limit=limit
+            self._reader,
+            where=texts_of(where, "where"),
+            after=text_or_none(after, "after"),
+            limit=count_of(limit, "limit", least=1),
         )
 
     async def approvals(
@@ -82,19 +88,22 @@ class Views:
         transaction sees every request.
         """
         return await self._reading.approvals(
-            self._reader, where=dict(where or {}), after=after, limit=limit
+            self._reader,
+            where=texts_of(where, "where"),
+            after=text_or_none(after, "after"),
+            limit=count_of(limit, "limit", least=1),
         )
 
     async def approval(self, approval: Result | str) -> ApprovalRequest:
         """One approval request: exactly what would run. Raises `approval.not_found`."""
-        id_ = approval.approval_id if isinstance(approval, Result) else ApprovalId(approval)
+        id_ = approval.approval_id if isinstance(approval, Result) else _approval(approval)
         if id_ is None:
             raise coded("approval.not_found")
         return await self._reading.approval(self._reader, id_)
 
     async def refusals(self, action_id: str | None = None) -> tuple[Refusal, ...]:
         """Requests that were refused before acceptance, with the gates' ordered verdicts."""
-        named = ActionId(action_id) if action_id else None
+        named = ActionId(text_of(action_id, "action_id")) if action_id else None
         return await self._reading.refusals(self._reader, named)
 
     async def receipts(self, transaction: Result | str) -> tuple[Receipt, ...]:
@@ -107,3 +116,7 @@ class Views:
         read = await self.receipts(transaction)
         chain = read[0].chain if read else chain_of(TransactionId(""))
         return verify_chain(read, self._keys, chain=chain)
+
+
+def _approval(named: str) -> ApprovalId:
+    return ApprovalId(text_of(named, "approval_id"))

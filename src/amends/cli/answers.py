@@ -4,6 +4,7 @@ Invariants: with `--json` standard output carries exactly one document, `{"ok", 
 `ok` and exit code 0 say that what was asked for is so, never merely that the command ran.
 """
 
+import errno
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TextIO
@@ -33,16 +34,28 @@ class Answer:
 
 
 def give(answer: Answer, stream: TextIO, *, as_json: bool, utc: bool, interrupted: bool) -> int:
-    """Print an answer on standard output; its exit code."""
-    if as_json:
-        document: JsonObject = {"ok": answer.error is None, "data": answer.data}
-        if answer.error is not None:
-            document["error"] = error_document(answer.error)
-        if interrupted:
-            document["interrupted"] = True
-        print_json(document)
-    else:
-        answer.tell(Paper(stream, utc=utc))
+    """Print an answer on standard output; its exit code.
+
+    Raises `BrokenPipeError` when nobody reads it any more, a terminal that was closed included.
+    """
+    try:
+        _print(answer, stream, as_json=as_json, utc=utc, interrupted=interrupted)
+    except OSError as error:
+        if error.errno == errno.EIO:
+            raise BrokenPipeError from error
+        raise
     if answer.error is not None:
         print_line(answer.error)
     return answer.code
+
+
+def _print(answer: Answer, stream: TextIO, *, as_json: bool, utc: bool, interrupted: bool) -> None:
+    if not as_json:
+        answer.tell(Paper(stream, utc=utc))
+        return
+    document: JsonObject = {"ok": answer.error is None, "data": answer.data}
+    if answer.error is not None:
+        document["error"] = error_document(answer.error)
+    if interrupted:
+        document["interrupted"] = True
+    print_json(document)

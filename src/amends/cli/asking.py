@@ -25,6 +25,7 @@ class Deed(StrEnum):
     CANCEL = "Cancel"
     WITHDRAW = "Withdraw"
     RELEASE = "Release"
+    RULE = "Rule"
     RESTORE = "Restore"
 
 
@@ -51,6 +52,10 @@ NOT_GUARANTEED: Final[Mapping[Deed, tuple[str, ...]]] = MappingProxyType(
         ),
         Deed.WITHDRAW: (
             "The plan cannot be committed any more. What was committed before is not undone.",
+        ),
+        Deed.RULE: (
+            "The record stays as it is, and so does what happened. With --allow-compensation its "
+            "effect may be offset again: make sure first that it is there.",
         ),
         Deed.RELEASE: (
             "What the lost store knew and this one does not may be there at the provider already.",

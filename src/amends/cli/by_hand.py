@@ -4,13 +4,17 @@ Invariants: whoever may not do it hears so before being asked; what is ruled on 
 was shown, by its revision.
 """
 
+import msgspec
+
 from amends.cli.answers import Answer
 from amends.cli.asking import Deed, confirm
+from amends.cli.paper import Paper, clean
 from amends.cli.results import Wanted
 from amends.cli.session import Session
 from amends.cli.viewing import ACTION, PLAN, TRANSACTION, find
 from amends.contracts.codes import coded
 from amends.contracts.enums import Verdict
+from amends.contracts.json_types import JsonObject
 from amends.runtime.reading import View
 
 
@@ -38,6 +42,24 @@ async def rule_on(
         seen_revision=view.result.revision if revision is None else revision,
     )
     return session.results.answer(result, Wanted.CERTAINTY, view.plan)
+
+
+async def rule_on_correction(
+    session: Session, correction_id: str, ruling: str, *, allow_compensation: bool, yes: bool
+) -> Answer:
+    """Rule on evidence that contradicts a record; the record stays as it is."""
+    if not session.caller.principal.is_operator:
+        raise coded("correction.ruling_not_allowed")
+    confirm(Deed.RULE, session.stop, session.notes, yes=yes)
+    ruled = await session.amends.rule(correction_id, ruling, allow_compensation=allow_compensation)
+    data: JsonObject = msgspec.to_builtins(ruled)
+
+    def tell(paper: Paper) -> None:
+        paper.line((clean(ruled.correction_id), "bold"), "  ", "It is ruled on.")
+        paper.field("transaction", clean(ruled.transaction_id))
+        paper.field("ruling", clean(ruled.ruling or ""))
+
+    return Answer(data=data, tell=tell)
 
 
 async def let_go(session: Session, id_: str, *, yes: bool) -> Answer:

@@ -22,6 +22,7 @@ _POWERS: Final[Mapping[str, str]] = MappingProxyType(
         "transaction.provider_operation_not_accepted": _OPERATOR,
         "transaction.reconcile_not_allowed": _OPERATOR,
         "transaction.settle_not_allowed": _OPERATOR,
+        "correction.ruling_not_allowed": _OPERATOR,
     }
 )
 

@@ -110,6 +110,10 @@ _COMMANDS: Final[Mapping[str, _Command]] = MappingProxyType(
             "amends.cli.commands.undoing:withdraw",
             "Withdraw a plan: it cannot be committed any more.",
         ),
+        "rule": _Command(
+            "amends.cli.commands.settling:rule",
+            "Rule on contradicting evidence (operators).",
+        ),
         "release": _Command(
             "amends.cli.commands.settling:release",
             "Release what a restore froze (operators).",

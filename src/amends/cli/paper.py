@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from types import MappingProxyType
-from typing import IO, Final, TextIO
+from typing import IO, Any, Final, TextIO
 
 from rich.console import Console
 from rich.text import Text
@@ -126,7 +126,7 @@ class Forgiving:
         except (OSError, ValueError):
             return
 
-    def __getattr__(self, name: str) -> object:
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 
 

@@ -52,9 +52,8 @@ async def find(
                 include_result=include_result,
                 include_receipts=include_receipts,
             )
-        except Refused as error:
-            if error.code != "transaction.not_found":
-                raise
+        except Refused:
+            continue
     raise coded("transaction.not_found")
 
 
@@ -144,7 +143,7 @@ class Views:
             text = " ".join(filter(None, (one.kind, one.code, operation)))
             paper.line(f"  {paper.time(one.at)}  ", clean(text))
         for correction in view.corrections:
-            ruled = correction.ruling or "nobody has ruled on it"
+            ruled = correction.ruling or f'open; amends rule {correction.correction_id} "…"'
             text = f"{correction.correction_id} {correction.evidence.kind}: {ruled}"
             paper.line(f"  {paper.time(correction.created_at)}  ", clean(text))
         if view.ruling is not None:

@@ -46,6 +46,8 @@ def check_key(contract: IdempotencyContract, mode: Mode, key: str | None) -> Non
         if contract.requirement is KeyRequirement.REQUIRED and mode in MUTATING_MODES:
             raise coded("idempotency.key_required")
         return
+    if not isinstance(key, str):
+        raise coded("idempotency.key_invalid")
     printable = key.isprintable() and key.isascii()
     if not key.strip() or len(key) > limits.IDEMPOTENCY_KEY_LENGTH or not printable:
         raise coded("idempotency.key_invalid")

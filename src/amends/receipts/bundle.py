@@ -20,7 +20,7 @@ from amends.contracts.errors import Corrupt, Refused
 from amends.contracts.evidence import Receipt
 from amends.contracts.ids import TenantId
 from amends.contracts.parsing import DOCUMENT_LIMITS, parse_json
-from amends.receipts.signing import KEY_LENGTH, KeyRing
+from amends.receipts.signing import KeyRing
 
 FORMAT: Final = "amends-receipts-1"
 T = TypeVar("T")
@@ -111,7 +111,7 @@ def _raw(key: str) -> bytes:
     try:
         return bytes.fromhex(key)
     except ValueError:
-        return b"\0" * (KEY_LENGTH + 1)
+        return b""
 
 
 def _ring(header: Header, number: int) -> KeyRing:

@@ -135,6 +135,8 @@ def _check(event: ProviderEvent) -> None:
     if event.operation_id is not None:
         length = limits.PROVIDER_OPERATION_LENGTH
         check_opaque(event.operation_id, "operation_id", length=length)
+    if event.error is not None:
+        check_opaque(event.error.code, "error.code", length=limits.ID_LENGTH)
 
 
 def _effect_id(event: ProviderEvent) -> str:

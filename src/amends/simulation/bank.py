@@ -7,7 +7,7 @@ the product. Its books are the truth that verdicts are held against.
 
 import math
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from random import Random
 
@@ -146,8 +146,11 @@ class Bank:
 
     def effects(self, *, until: float = math.inf) -> tuple[Ruling, ...]:
         """Every movement of money, by then or (by default) ever, those in flight included."""
-        ruled = rulings(self._ledger.arrivals(), until, self.promise.remembers_s)
-        return tuple(one for one in ruled.values() if one.is_effect)
+        return tuple(one for one in self.rulings(until=until).values() if one.is_effect)
+
+    def rulings(self, *, until: float = math.inf) -> Mapping[int, Ruling]:
+        """What has been made, by then or ever, of everything that was sent here, by its place."""
+        return rulings(self._ledger.arrivals(), until, self.promise.remembers_s)
 
     def _ask(self, kind: Kind, key: str) -> None:
         """Write down what is wrong with this request before it is sent."""

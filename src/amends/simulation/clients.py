@@ -11,6 +11,7 @@ from typing import Final
 from amends.simulation.client import Move
 from amends.simulation.decider import Decider
 from amends.simulation.investigator import Investigator
+from amends.simulation.messenger import Messenger
 from amends.simulation.requester import Requester
 from amends.simulation.town import Town
 
@@ -22,7 +23,7 @@ class Clients:
 
     def __init__(self, town: Town) -> None:
         self._lot = town.lot
-        everybody = (Requester(town), Decider(town), Investigator(town))
+        everybody = (Requester(town), Decider(town), Investigator(town), Messenger(town))
         usual = [habit for one in everybody for habit in one.habits().items()]
         self._choosers: list[Callable[[], Move | None]] = [move for move, _ in usual]
         self._weights = [often * self._lot.choice((0.1, 1, 4)) for _, often in usual]

@@ -53,14 +53,15 @@ class Investigator(Client):
     async def _rule(self, record: TransactionRecord) -> None:
         """Settle by hand, as the provider's books stand; what is in flight does not show there.
 
-        On a refund nobody rules before it has landed: that would free the way for a second one.
+        Who rules so must have taken the risk, since the word may arrive much later than the look.
+        On a refund nobody does: that would free the way for a second one.
         """
         town, key = self.town, record.provider_key
         there = any(one.arrival.key == key for one in town.bank.effects(until=town.seconds()))
         coming = any(one.arrival.key == key for one in town.bank.effects())
         if record.mode is Mode.COMPENSATE and coming and not there:
             return
-        accept_risk = self.lot.random() < 0.5
+        accept_risk = coming or self.lot.random() < 0.5
         await town.ask(
             f"olga rules on {record.transaction_id}",
             lambda engine: Operating(engine).settle(
@@ -70,6 +71,6 @@ class Investigator(Client):
                 reference="books",
                 note="looked it up",
                 accept_risk=accept_risk,
-                seen_revision=None,
+                seen_revision=record.revision,
             ),
         )

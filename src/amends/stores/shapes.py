@@ -57,7 +57,8 @@ class Shape(msgspec.Struct, Generic[D], frozen=True):
         if unknown:
             raise Misuse(
                 "store.unknown_column",
-                f"{self.table} cannot be filtered by {unknown[0]}.",
+                f"{self.table} cannot be filtered by that.",
+                details={"field": "where"},
                 next_step=f"Filter by one of: {', '.join(self.columns)}.",
             )
 

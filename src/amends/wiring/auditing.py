@@ -153,7 +153,7 @@ def check_bundle(bundle: Bundle, keys: KeyRing, heads: Heads) -> Iterator[Checke
             transaction_id=transaction_id,
             receipts=len(line.receipts),
             head=verified.head,
-            findings=tuple(findings(verified.findings, line.receipts)),
+            findings=_explained(_findings(verified.findings, line.receipts)),
         )
 
 
@@ -202,7 +202,7 @@ def _checked(survey: Survey, name: ChainName, keys: KeyRing, heads: Heads) -> Ch
     head = heads.get(transaction_id)
     verified = verify_chain(receipts, keys, chain=name.chain, expected_head=head)
     if not unreadable:
-        found += findings(verified.findings, receipts)
+        found += _findings(verified.findings, receipts)
     if isinstance(record, Stored):
         against = _against_record(receipts, record.document)
         found += [one for one in against if one not in found]
@@ -213,11 +213,19 @@ def _checked(survey: Survey, name: ChainName, keys: KeyRing, heads: Heads) -> Ch
         transaction_id=transaction_id,
         receipts=len(receipts),
         head=verified.head if not found else None,
-        findings=tuple(found),
+        findings=_explained(found),
     )
 
 
-def findings(faults: Iterable[Fault], receipts: Sequence[Receipt]) -> Iterator[Finding]:
+def _explained(found: Iterable[Finding]) -> tuple[Finding, ...]:
+    """The findings without what a cut end explains: the signature went with it."""
+    kept = tuple(found)
+    if all(one.code != FaultCode.CUT_TAIL for one in kept):
+        return kept
+    return tuple([one for one in kept if one.code != FaultCode.SIGNATURE_MISSING])
+
+
+def _findings(faults: Iterable[Fault], receipts: Sequence[Receipt]) -> Iterator[Finding]:
     """The faults of a chain with the numbers of the receipts they are at."""
     for fault in faults:
         there = fault.position < len(receipts)

@@ -108,9 +108,10 @@ def restore(source: Path, database: Path, *, replace: bool, phase: Phase) -> Res
     `restore.same_file`), and what is wrong with either file.
     """
     from_lineage = _check_source(source, database)
+    key = _choose_key(source, database)
     if not database.exists():
         _refuse_orphans(database)
-        return _restore_into(source, database, None, from_lineage, phase)
+        return _restore_into(source, database, None, key, from_lineage, phase)
     if not replace:
         raise Conflict(
             "restore.store_exists",
@@ -118,7 +119,7 @@ def restore(source: Path, database: Path, *, replace: bool, phase: Phase) -> Res
             next_step="Give another store URL, or say --yes to have this one replaced and kept.",
         )
     with _held(database) as held:
-        return _restore_into(source, database, held, from_lineage, phase)
+        return _restore_into(source, database, held, key, from_lineage, phase)
 
 
 def _check_source(source: Path, database: Path) -> str:
@@ -163,9 +164,13 @@ def _held(database: Path) -> Held:
 
 
 def _restore_into(
-    source: Path, database: Path, held: Held | None, from_lineage: str, phase: Phase
+    source: Path,
+    database: Path,
+    held: Held | None,
+    key: Path | None,
+    from_lineage: str,
+    phase: Phase,
 ) -> Restored:
-    key, key_made = _choose_key(source, database)
     with fresh_beside(database) as staging, contextlib.ExitStack() as undo:
         copy_into(source, staging, phase("Copying"))
         lineage = renew_lineage(staging, system_clock())
@@ -186,15 +191,15 @@ def _restore_into(
         replaced_lineage=held.lineage if held else None,
         kept=kept.name if kept else None,
         went_on=_went_on(kept, source),
-        key_made=key_made,
+        key_made=key is None,
         frozen=frozen,
     )
 
 
 async def _freeze(staging: Path, signer: Ed25519Signer, told: Told) -> Frozen:
-    with Survey(staging) as survey:
-        tenants = survey.tenants
     async with open_quietly(staging, signer) as engine:
+        with Survey(staging) as survey:
+            tenants = survey.tenants
         return await Freezer(engine, lambda count: told(count, count)).freeze(tenants, RESTORED)
 
 
@@ -218,8 +223,8 @@ def _free_name(database: Path, now: datetime) -> Path:
     return database.with_name(f"{database.name}.replaced-{now:%Y%m%dT%H%M%S%fZ}")
 
 
-def _choose_key(source: Path, database: Path) -> tuple[Path | None, bool]:
-    """The key file to use, and whether one has to be made.
+def _choose_key(source: Path, database: Path) -> Path | None:
+    """The key file to use, or none where a key has to be made.
 
     Raises `Conflict` (`restore.key_differs`) where backup and store have each their own.
     """
@@ -232,10 +237,10 @@ def _choose_key(source: Path, database: Path) -> tuple[Path | None, bool]:
                 details={"backup_key": came.name, "store_key": there.name},
                 next_step="Move the key that is not to be used elsewhere, then try again.",
             )
-        return there, False
+        return there
     if there.exists():
-        return there, False
-    return (came, False) if came.exists() else (None, True)
+        return there
+    return came if came.exists() else None
 
 
 def _put_key(key: Path | None, database: Path) -> Ed25519Signer:

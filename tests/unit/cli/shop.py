@@ -7,10 +7,11 @@ outside of Amends, whatever became of the process. What an order costs decides h
 import asyncio
 import os
 import time
+from collections.abc import Coroutine
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from amends import (
     ApprovalPolicy,
@@ -19,6 +20,7 @@ from amends import (
     ByPrincipal,
     DataContract,
     ExecutionContract,
+    FunctionCapability,
     NotApplied,
     NotFound,
     Partial,
@@ -43,7 +45,7 @@ PARTLY: Final = 15
 LATER: Final = 16
 SLOW: Final = 17
 FOREVER: Final = 18
-TIMEOUT: Final = timedelta(seconds=2)
+UNNAMED: Final = 19
 
 
 @dataclass
@@ -61,6 +63,12 @@ class Parcel:
     address: str = ""
     token: str = ""
     notes: dict[str, str] | None = None
+    tags: tuple[str, ...] = ()
+
+
+Charging: TypeAlias = FunctionCapability[
+    [Order, Attempt], Coroutine[object, object, dict[str, str]]
+]
 
 
 def books() -> list[str]:
@@ -93,43 +101,60 @@ async def pass_by(point: str) -> None:
         await asyncio.sleep(0.01)
 
 
-@capability(
-    "payments.charge",
-    title="Charge a card",
-    side_effects=["financial"],
-    timeout=TIMEOUT,
-    execution=ExecutionContract(lookup_by_key=True, in_flight_horizon_ms=1),
-)
-async def charge(order: Order, attempt: Attempt) -> dict[str, str]:
-    print("a handler that prints")
-    await pass_by("entered")
-    if order.amount == DECLINED:
-        raise NotApplied("card_declined", "The card was declined.")
-    moved("charge", attempt.provider_key)
-    if order.amount == PARTLY:
-        raise Partial("half_paid", "Only a half was paid.")
-    await pass_by("moved")
+def charging(timeout: timedelta) -> Charging:
+    """The capability that charges, with all that can go wrong with it."""
+
+    @capability(
+        "payments.charge",
+        title="Charge a card",
+        side_effects=["financial"],
+        timeout=timeout,
+        execution=ExecutionContract(lookup_by_key=True, in_flight_horizon_ms=1),
+    )
+    async def charge(order: Order, attempt: Attempt) -> dict[str, str]:
+        print("a handler that prints")
+        await pass_by("entered")
+        if order.amount == DECLINED:
+            raise NotApplied("card_declined", "The card was declined.")
+        moved("charge", attempt.provider_key)
+        await pass_by("moved")
+        await go_wrong(order)
+        if order.amount != UNNAMED:
+            await attempt.checkpoint("shop", f"ch-{order.amount}")
+        reached("answered")
+        return {"charge": f"ch-{order.amount}"}
+
+    charge.reconcile(look)
+    charge.compensate(refund)
+    return charge
+
+
+async def go_wrong(order: Order) -> None:
+    """What becomes of an order after the provider has taken it."""
     if order.amount in (SLOW, FOREVER):
         await asyncio.sleep(0.1 if order.amount == SLOW else 60)
     if order.amount == BREAKS:
         raise ConnectionResetError
+    if order.amount == PARTLY:
+        raise Partial("half_paid", "Only a half was paid.")
     if order.amount == LATER:
         raise Pending(retry_after_ms=50)
-    await attempt.checkpoint("shop", f"ch-{order.amount}")
-    return {"charge": f"ch-{order.amount}"}
 
 
-@charge.reconcile
 async def look(order: Order, attempt: Attempt) -> dict[str, str]:
     if f"charge {attempt.provider_key}" not in books():
         raise NotFound
     return {"charge": f"ch-{order.amount}"}
 
 
-@charge.compensate
 async def refund(reason: str, attempt: Attempt) -> dict[str, str]:
     moved("refund", attempt.provider_key)
     return {"refund": reason}
+
+
+charge: Final = charging(timedelta(seconds=20))
+hasty: Final = charging(timedelta(seconds=2))
+"""The same with a short lease, for whoever has to wait for its end."""
 
 
 @capability("payments.wire", title="Wire money", side_effects=["financial"], risk="high")
@@ -151,7 +176,11 @@ def stuck(order: Order, attempt: BlockingAttempt) -> None:
     execution=ExecutionContract(lookup_by_key=True),
 )
 async def send(parcel: Parcel, attempt: Attempt) -> dict[str, object]:
+    if parcel.address == "refuse":
+        raise NotApplied("refused", f"No {parcel.token}.", details={"said": parcel.token})
     moved("parcel", attempt.provider_key)
+    if parcel.address == "break":
+        raise RuntimeError(parcel.token)
     return {"sent_to": parcel.address, "with": parcel.notes}
 
 
@@ -211,6 +240,11 @@ def make_pairs() -> list[object]:
     return [charge.build()]
 
 
+def interrupt() -> None:
+    """Somebody presses Ctrl-C while the app is being made."""
+    os.kill(os.getpid(), 2)
+
+
 def fail() -> None:
     """A function that cannot make an app."""
     raise LookupError("shelves are empty")
@@ -236,3 +270,6 @@ async def brief(order: Parcel) -> None:
 @capability("payments.charge")
 async def changed_charge(order: Parcel) -> None:
     """The same capability, after somebody has changed what it takes."""
+
+
+quick_settings: Final = Settings(drain_ms=400, grace_ms=200)

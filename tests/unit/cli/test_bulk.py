@@ -15,7 +15,7 @@ def listed(shell: Shell, *more: str) -> dict[str, list[str]]:
     }
 
 
-NOTHING = {"results": [], "refused": [], "not_begun": [], "skipped": []}
+NOTHING: dict[str, list[str]] = {"results": [], "refused": [], "not_begun": [], "skipped": []}
 
 
 def test_all_open_plans_are_committed_oldest_first(shell: Shell) -> None:

@@ -1,13 +1,17 @@
 """Each command over a store: what it does, what it says, and with which exit code."""
 
+import asyncio
 import json
+import threading
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, get_args
 
 import pytest
 
+from amends import Amends, Principal
 from amends.cli.commands.listing import StatusName
 from amends.contracts.enums import Status
+from amends.stores.port import Stored
 from tests.unit.cli import shop
 from tests.unit.cli.shell import Shell
 
@@ -336,6 +340,28 @@ def test_waiting_for_an_approval_goes_on_by_itself_or_leaves_the_request_standin
     assert waits.error == "approval.required"
 
 
+def test_an_approval_that_comes_in_time_is_used_by_the_command_that_waits(shell: Shell) -> None:
+    """Bob approves in the very process, as soon as there is something to approve."""
+    url = f"sqlite:///{shell.database}"
+    bob = Principal.named("bob", scopes=["amends:approve"])
+
+    async def approve() -> None:
+        async with Amends.open(url, principal=bob, recover=False) as amends:
+            while not (page := await amends.approvals()).items:  # noqa: ASYNC110  # a file tells
+                await asyncio.sleep(0.02)
+            [item] = page.items
+            assert isinstance(item, Stored)
+            await amends.approve(item.document.approval_id)
+
+    shell.planned("t1")
+    other = threading.Thread(target=lambda: asyncio.run(approve()))
+    other.start()
+    ids = ("--yes", "--wait", "20")
+    done = shell.json("execute", "payments.wire", "--input", ORDER, *ids)
+    other.join()
+    assert (done.data["status"], len(shop.books())) == ("committed", 1)
+
+
 # ── looking ──────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -359,7 +385,7 @@ def test_the_list_filters_pages_and_ends(shell: Shell) -> None:
 
 
 def test_every_durable_status_can_be_listed() -> None:
-    assert StatusName.__args__ == tuple(status.value for status in Status)
+    assert get_args(StatusName) == tuple(status.value for status in Status)
 
 
 @pytest.mark.parametrize("name", ["t1", "plan:t1", "act-plan"])

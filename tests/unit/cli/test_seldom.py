@@ -7,10 +7,12 @@ from typing import Final
 import apsw
 import pytest
 
+from amends import Amends, Principal
 from amends.app.amends import Opening
 from amends.cli.acting import caller
 from amends.cli.options import Options
 from amends.contracts.documents import TransactionRecord
+from amends.contracts.events import ProviderEvent, Said
 from amends.contracts.ids import TenantId
 from amends.wiring.opening import Settings
 from tests.unit.cli import shop
@@ -23,7 +25,7 @@ def damage(shell: Shell, table: str) -> None:
     """Make the newest row of a table unreadable."""
     connection = apsw.Connection(str(shell.database))
     connection.execute(
-        f"UPDATE {table} SET body = '{' WHERE seq = (SELECT max(seq) FROM {table})"  # noqa: S608
+        f"UPDATE {table} SET body = 'no JSON' WHERE seq = (SELECT max(seq) FROM {table})"  # noqa: S608
     )
     connection.close()
 
@@ -84,6 +86,44 @@ def test_a_frozen_plan_is_left_out_and_released_by_an_operator(shell: Shell) -> 
     assert shell.json("tx", "watch", "t1").code == 0
     assert shell.as_("olga", "release", "t1", "--yes").data["status"] == "planned"
     assert shell.json("commit", "t1", "--yes").data["status"] == "committed"
+
+
+# ── corrections ──────────────────────────────────────────────────────────────────────────────────
+
+
+def contradict(shell: Shell, transaction_id: str) -> None:
+    """The provider says that it never happened, after everybody knew that it had."""
+    [key] = [line.split()[1] for line in shop.books()]
+
+    async def told() -> None:
+        url = f"sqlite:///{shell.database}"
+        olga = Principal.named("olga", kind="operator")
+        async with Amends.open(url, shop.capabilities, principal=olga, recover=False) as amends:
+            event = ProviderEvent(
+                provider="shop",
+                event_id="evt_1",
+                said=Said.NOT_APPLIED,
+                provider_key=key,
+            )
+            await amends.evidence(event)
+
+    asyncio.run(told())
+
+
+def test_an_operator_rules_on_what_contradicts_a_record(shell: Shell) -> None:
+    shell.done("t1")
+    contradict(shell, "t1")
+    back = ("compensate", "t1", "--input", '"x"', "--yes")
+    assert shell.json(*back).error == "transaction.compensation_frozen"
+    [correction] = shell.json("tx", "show", "t1").data["corrections"]
+    words = ("rule", correction["correction_id"], "It is on the statement.")
+    assert shell.json(*words, "--yes").error == "correction.ruling_not_allowed"
+    assert shell.as_("olga", *words).error == "cli.confirmation_required"
+    ruled = shell.as_("olga", *words, "--allow-compensation", "--yes").data
+    assert ruled["ruling"] == "It is on the statement."
+    assert shell.json(*back).data["status"] == "compensated"
+    who = ("--principals", str(shell.principals), "--as", "olga", "--yes")
+    assert "  ruling      Again.\n" in shell(*words[:2], "Again.", *who).out
 
 
 # ── values ───────────────────────────────────────────────────────────────────────────────────────
@@ -179,7 +219,6 @@ def test_a_compensation_of_what_cannot_be_compensated_is_refused(shell: Shell) -
 
 def test_a_look_up_waits_for_the_lease_of_who_is_at_it(shell: Shell) -> None:
     """A record that somebody owns is in progress; once the lease is over it is looked up."""
-    shell.monkeypatch.setenv(shop.SIGNALS, "")
     owned(shell, "t1")
     busy = shell.json("reconcile", "t1")
     assert (busy.code, busy.error) == (4, "transaction.in_progress")
@@ -206,7 +245,7 @@ def owned(shell: Shell, transaction_id: str) -> None:
     async def left() -> None:
         url = f"sqlite:///{shell.database}"
         settings = Settings(recover=False, drain_ms=10, grace_ms=200)
-        opening = Opening(url, shop.capabilities, caller(Options()), settings)
+        opening = Opening(url, (shop.hasty,), caller(Options()), settings)
         amends = await opening.__aenter__()
         commit = asyncio.ensure_future(amends.commit(f"plan:{transaction_id}"))
         while not shop.books():  # noqa: ASYNC110  # the provider's books are a file

@@ -12,8 +12,11 @@ from typing import Any, Final
 
 import pytest
 
+from amends import OutcomeUnknown
 from amends.cli import exits, main, stopping
+from amends.cli.options import Options
 from amends.cli.stopping import Stop
+from amends.contracts.codes import coded
 from tests.unit.cli import shop
 from tests.unit.cli.shell import SHOP, Said, Shell
 
@@ -132,6 +135,77 @@ def test_who_stops_watching_has_seen_what_there_was(shell: Shell) -> None:
     assert said.data["result"]["status"] == "planned"
 
 
+def test_a_call_that_does_not_end_even_then_is_unknown(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is known of it, so nothing else is said."""
+    from amends.cli.answers import Answer
+    from amends.cli.session import Session, act
+
+    async def stubborn() -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        await asyncio.sleep(60)
+
+    async def work(session: Session) -> Answer:
+        await session.carry(stubborn(), {"action_id": "act-1"}, at_most_ms=1_000)
+        raise AssertionError
+
+    shell.planned("t1")
+    options = Options(store=f"sqlite:///{shell.database}", settings=f"{SHOP}:settings")
+    with pytest.raises(OutcomeUnknown) as unknown:
+        act(options, work)
+    assert unknown.value.details["action_id"] == "act-1"
+
+
+def test_a_look_that_a_signal_ends_has_changed_nothing(shell: Shell) -> None:
+    from amends.cli.answers import Answer
+    from amends.cli.session import Session, act
+
+    async def slow() -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.sleep(60)
+
+    async def work(session: Session) -> Answer:
+        await session.until_stopped(slow())
+        raise AssertionError
+
+    shell.planned("t1")
+    with pytest.raises(exits.Ended) as ended:
+        act(Options(store=f"sqlite:///{shell.database}"), work)
+    assert ended.value.number == signal.SIGTERM
+
+
+def test_a_signal_that_comes_while_the_store_is_opened_is_heard(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from amends.wiring import opening
+
+    real = opening.open_store
+
+    async def opened(url: str) -> object:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return await real(url)
+
+    shell.planned("t1")
+    monkeypatch.setattr(opening, "open_store", opened)
+    said = shell.json("tx", "list")
+    assert (said.code, said.error) == (143, "cli.interrupted")
+
+
+def test_an_engine_that_is_closed_for_another_reason_is_no_interruption(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from amends.runtime.engine import Engine
+
+    def refuse(_: object) -> None:
+        raise coded("runtime.closed")
+
+    shell.planned("t1")
+    monkeypatch.setattr(Engine, "_check_open", refuse)
+    said = shell.json("commit", "t1", "--yes")
+    assert (said.code, said.error) == (8, "runtime.closed")
+
+
 async def test_a_signal_ends_a_look_that_takes_its_time() -> None:
     stop = Stop(as_json=False)
     with stop.listening():
@@ -161,7 +235,7 @@ async def test_twice_leaves_there_and_then_and_says_what_is_not_known(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     left: list[int] = []
-    monkeypatch.setattr(stopping.os, "_exit", left.append)
+    monkeypatch.setattr(os, "_exit", left.append)
     stop = Stop(as_json=as_json)
     stop.doing = doing
     with stop.listening():

@@ -230,7 +230,7 @@ def test_what_was_learnt_beside_the_answer_is_shown() -> None:
     )
     told = written(lambda paper: Views(results()).tell(paper, seen))
     assert "  2030-05-06 12:00:00Z  late_answer some.code ch-2\n" in told
-    assert "cor-1 late_answer: nobody has ruled on it\n" in told
+    assert 'cor-1 late_answer: open; amends rule cor-1 "…"\n' in told
     assert "cor-1 late_answer: It was a refund.\n" in told
     assert "  frozen      store_restored\n" in told
     assert "  metadata    ticket=42\n" in told
@@ -424,7 +424,7 @@ def test_a_process_leaves_at_once_only_where_a_handler_holds_it_back(
     import threading
 
     left: list[int] = []
-    monkeypatch.setattr(leaving.os, "_exit", left.append)
+    monkeypatch.setattr("os._exit", left.append)
     monkeypatch.setattr(leaving, "_PATIENCE_S", 0.02)
     leaving.leave(0)
     assert left == []

@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from cyclopts import CycloptsError
 
 from amends import Refused
 from amends.cli import acting, apps, inputs
 from amends.cli.options import Options
+from amends.cli.usage import usage_error
 from amends.contracts.errors import Misuse
 from amends.contracts.parsing import INPUT_LIMITS
 from tests.unit.cli import shop
@@ -108,12 +110,18 @@ def test_a_command_line_that_makes_no_sense_is_refused_without_its_values(
         (["plan"], "CAPABILITY is missing, or has no value."),
         (["plan", "a", "b", "c"], "2 arguments more than are taken."),
         (["tx", "list", "--limit", "x"], "--limit does not take this value."),
+        (["tx", "list", "--limit"], "--limit is missing, or has no value."),
+        (["tx", "list", "--limit", "1", "--limit", "2"], "An argument is given more than once."),
     ],
 )
 def test_a_command_line_that_makes_no_sense_is_told_what_is_wrong(
     shell: Shell, tokens: list[str], words: str
 ) -> None:
     assert shell(*tokens).err == f"[cli.usage] {words} See amends --help.\n"
+
+
+def test_a_fault_of_a_command_line_that_has_no_name_is_told_all_the_same() -> None:
+    assert usage_error(CycloptsError("x")).message == "The command line cannot be understood."
 
 
 # ── the app ──────────────────────────────────────────────────────────────────────────────────────

@@ -88,9 +88,7 @@ def test_a_frozen_request_does_not_expire() -> None:
 
 def test_a_released_request_goes_on_as_before() -> None:
     released = release(FROZEN, LATER)
-    assert released == replace(
-        FROZEN, frozen=None, revision=FROZEN.revision + 1, updated_at=LATER
-    )
+    assert released == replace(FROZEN, frozen=None, revision=FROZEN.revision + 1, updated_at=LATER)
     assert released is not None
     decided = decide(released, word(released, Answer.APPROVED))
     assert consume(decided, decided.action_hash, ANYBODY, LATER).status is ApprovalStatus.CONSUMED

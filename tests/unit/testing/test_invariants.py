@@ -18,6 +18,7 @@ from amends.testing import faults
 from amends.testing.builders import OTHER_OPERATION, record_in
 from amends.testing.invariants import (
     canary_absent,
+    chains_reach_their_records,
     check_history,
     check_snapshot,
     compensations_are_bounded,
@@ -81,6 +82,15 @@ def place_of(snapshot: Snapshot, type_: ReceiptType) -> int:
 def record_of(snapshot: Snapshot, status: Status) -> int:
     """Which record has this status."""
     return next(n for n, one in enumerate(snapshot.records) if one.status is status)
+
+
+async def test_a_chain_that_was_cut_behind_its_record_is_seen() -> None:
+    _, snapshot = await busy()
+    assert chains_reach_their_records(snapshot) == []
+    cut = replace(snapshot, feed=snapshot.feed[:1])
+    assert len(chains_reach_their_records(cut)) == len(snapshot.records)
+    behind = reshaped(snapshot, 0, revision=1)
+    assert len(chains_reach_their_records(behind)) == 1
 
 
 async def test_a_world_that_is_well_has_no_violation() -> None:

@@ -1,4 +1,4 @@
-"""`amends settle` and `amends release`: what operators do by hand, under their own names."""
+"""`amends settle`, `rule` and `release`: what operators do by hand, under their own names."""
 
 from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 
@@ -50,6 +50,32 @@ def settle(
             accept_risk=accept_risk,
             revision=revision,
             yes=yes,
+        )
+
+    return act(options, work)
+
+
+def rule(
+    correction: Annotated[str, Parameter(help="The correction's id; see amends tx show.")],
+    ruling: Annotated[str, Parameter(help="What was found, where, and what follows, in words.")],
+    /,
+    *,
+    allow_compensation: Annotated[
+        Flag, Parameter(help="Let the effect be offset again, once nothing else forbids it.")
+    ] = False,
+    yes: Yes = False,
+    options: Options = DEFAULTS,
+) -> int:
+    """Rule on evidence that contradicts a settled transaction. Operators only."""
+    from amends.cli.by_hand import rule_on_correction
+    from amends.cli.inputs import identifier
+    from amends.cli.session import act
+
+    id_ = identifier(correction, "correction_id")
+
+    async def work(session: "Session") -> "Answer":
+        return await rule_on_correction(
+            session, id_, ruling, allow_compensation=allow_compensation, yes=yes
         )
 
     return act(options, work)

@@ -24,7 +24,7 @@ from amends.stores.rows import read_receipt, show_row, system_clock
 from amends.stores.shapes import shape_of
 from amends.stores.sqlite.connection import BUSY_MS, let_go
 from amends.stores.sqlite.failures import unopenable
-from amends.stores.sqlite.migrations import MIGRATIONS, Migration, missing_steps
+from amends.stores.sqlite.migrations import Migration, missing_steps
 from amends.stores.sqlite.reader import row_of
 from amends.stores.sqlite.statements import CHAIN, statements_of
 
@@ -82,7 +82,7 @@ class Survey:
     """A file, open for questions. Use it in a `with` block, in one thread.
 
     Raises `Unavailable` (`store.unavailable`, `store.foreign_file`, `store.schema_too_new`) or
-    `Corrupt` (`store.schema_changed`) when it is opened.
+    `Corrupt` (`store.schema_changed`, `store.file_damaged`) when it is opened.
     """
 
     def __init__(self, path: Path) -> None:
@@ -94,9 +94,14 @@ class Survey:
             connection.pragma("query_only", True)
             self.missing: tuple[Migration, ...] = missing_steps(connection)
             """The steps of the schema that the file has not gone through."""
+            tables = connection.execute("SELECT count(*) FROM sqlite_schema").get
+            self.is_empty: bool = tables == 0
+            """Whether nothing was ever stored in the file."""
         except BaseException as error:
             if connection is not None:
                 let_go(connection)
+            if isinstance(error, apsw.CorruptError):
+                raise damaged(path, type(error).__name__) from error
             if isinstance(error, apsw.Error):
                 raise unopenable(path, error) from error
             raise
@@ -122,11 +127,6 @@ class Survey:
             yield self._connection
         finally:
             self._ask("ROLLBACK")
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing was ever stored in the file."""
-        return self.missing == MIGRATIONS
 
     @property
     def lineage(self) -> str:

@@ -1,0 +1,84 @@
+"""Processes killed at random, a few in every run of the tests; `make kills` kills a thousand."""
+
+from collections import Counter
+from typing import Final
+
+import msgspec
+import pytest
+
+from amends.contracts.enums import Mode
+from amends.testing import kills
+from amends.testing.errands import Answer
+from amends.testing.kills import Broken, World, kill_many
+from amends.testing.snapshots import Snapshot
+from amends.testing.workbench import Workbench
+
+KILLS: Final = 40
+SEED: Final = 7
+
+
+@pytest.mark.fault(2, 3, 4, 5)
+@pytest.mark.rule("TX-LEASE-1", "TX-LEASE-2", "TX-ACT-1", "TX-RECON-2", "TX-REV-4")
+async def test_forty_random_kills_double_nothing_and_lose_nothing() -> None:
+    said: list[str] = []
+    killed = await kill_many(KILLS, SEED, say=said.append)
+    assert killed.total() == KILLS
+    assert {mode for mode, _ in killed} == {
+        Mode.EXECUTE,
+        Mode.COMMIT,
+        Mode.COMPENSATE,
+        Mode.RECONCILE,
+    }
+    assert said[-1].startswith(f"{KILLS} of {KILLS} kills")
+
+
+async def test_what_is_broken_is_told_with_its_story_and_how_to_play_it_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def broken(_world: World, many: int) -> None:
+        raise Broken(11, many, ["txn_1 is left committing"], ["Execute", "killed"])
+
+    monkeypatch.setattr(World, "play", broken)
+    with pytest.raises(Broken):
+        await kill_many(1, 11, say=lambda _: None)
+    monkeypatch.setattr(kills.asyncio, "run", lambda asked: _raised(asked.close, 11))
+    assert kills.main(["--kills", "1", "--seed", "11"]) == 1
+    told = capsys.readouterr().out
+    assert "killed" in told
+    assert "Again: python -m amends.testing.kills --kills 1 --seed 11" in told
+
+
+def _raised(close: object, seed: int) -> Counter[tuple[Mode, str]]:
+    assert callable(close)
+    close()
+    raise Broken(seed, 1, ["txn_1 is left committing"], ["Execute", "killed"])
+
+
+async def test_an_answer_that_the_store_does_not_bear_out_counts_as_lost() -> None:
+    async with Workbench() as bench:
+        done = await bench.alice.execute("payments.charge", {"amount": 5})
+        plan = await bench.alice.plan("payments.charge", {"amount": 5})
+        there = await bench.snapshot()
+    heard = Answer(
+        transaction_id=done.transaction_id, status="committed", revision=done.revision
+    )
+    assert kills._lost([heard], there) == []
+    assert kills._unended(there) == []
+    gone = msgspec.structs.replace(there, records=())
+    assert len(kills._lost([heard], gone)) == 1
+    older = _changed(there, done.transaction_id, revision=0)
+    assert len(kills._lost([heard], older)) == 1
+    other = msgspec.structs.replace(heard, status="compensated")
+    assert len(kills._lost([other], there)) == 1
+    open_still = _changed(there, plan.transaction_id, status="committing")
+    assert kills._unended(open_still) == [f"{plan.transaction_id} is left committing"]
+
+
+def _changed(snapshot: Snapshot, transaction_id: str, **changes: object) -> Snapshot:
+    return msgspec.structs.replace(
+        snapshot,
+        records=tuple(
+            msgspec.structs.replace(one, **changes) if one.transaction_id == transaction_id else one
+            for one in snapshot.records
+        ),
+    )
