@@ -108,8 +108,8 @@ def texts_of(value: object, field: str) -> dict[str, str]:
 def record_of(value: object, kind: type[S], field: str, *, but: str = "") -> S:
     """A record whose fields, and theirs, are of the types that they declare.
 
-    A record is not checked when it is made. Fields named `but` are left to the caller. Raises `Refused` (`input.unsupported_type`), naming the
-    field by its path.
+    A record is not checked when it is made. Fields named `but` are left to the caller. Raises
+    `Refused` (`input.unsupported_type`), naming the field by its path.
     """
     if not isinstance(value, kind):
         raise _wrong_type(field, f"a {kind.__name__}")

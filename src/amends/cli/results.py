@@ -21,6 +21,7 @@ from amends.contracts.enums import IN_FLIGHT, ResultStatus, Verdict, WireStatus
 from amends.contracts.errors import AmendsError, Conflict
 from amends.contracts.json_types import Json, JsonObject
 from amends.contracts.results import Result
+from amends.transactions.projection import CONTRADICTED
 
 WORDS: Final[Mapping[WireStatus, str]] = MappingProxyType(
     {
@@ -64,8 +65,13 @@ class Wanted(Enum):
     ANYTHING = "whatever it is"
 
 
+_CONTRADICTED: Final = "Later evidence speaks against what is recorded. An operator has to rule."
+
+
 def words(result: Result) -> str:
     """What happened, in a sentence."""
+    if result.attention == CONTRADICTED:
+        return _CONTRADICTED
     if result.status is WireStatus.RECONCILED and result.verdict is not None:
         return _FOUND[result.verdict]
     if result.status is WireStatus.FAILED and result.verdict is Verdict.PARTIAL:

@@ -22,6 +22,7 @@ _TEMPLATES: Final[Mapping[str, str]] = MappingProxyType(
         "plan": f"amends plan {{capability}} --input {_EXAMPLE}",
         "reconcile": "amends reconcile {transaction}",
         "resume": "amends resume {action}",
+        "rule": "amends rule cor_… 'what was found'",
         "settle": (
             "amends settle {transaction} committed|not_committed|partial --reference … --note …"
         ),

@@ -18,7 +18,7 @@ from amends.cli.steps import documents
 from amends.contracts.codes import coded
 from amends.contracts.documents import GateVerdict, Refusal
 from amends.contracts.errors import Refused
-from amends.contracts.evidence import Receipt
+from amends.contracts.evidence import Receipt, ReceiptType
 from amends.contracts.json_types import Json, JsonObject
 from amends.contracts.times import after_ms
 from amends.runtime.reading import View
@@ -28,6 +28,7 @@ PLAN: Final = "plan"
 ACTION: Final = "action"
 ANY_KIND: Final = (TRANSACTION, PLAN, ACTION)
 LEFT: Final = "Its process has gone, and nobody knows yet whether it happened."
+_TYPE_WIDTH: Final = max(len(one.value) for one in ReceiptType)
 _MARKS: Final = {"allow": ("✓", "green"), "deny": ("✗", "red")}
 
 
@@ -184,6 +185,7 @@ def receipt_row(paper: Paper, receipt: Receipt) -> tuple[str | Text, ...]:
         more.append(f"{step.operation.provider} {step.operation.operation_id}")
     more += [one for one in (step.verdict, step.approval_id, step.code) if one is not None]
     what = status(step.type.value)
+    what.pad_right(_TYPE_WIDTH - len(what))
     return (f"  {paper.time(step.at)}", what, clean(step.actor.id), clean("  ".join(more)))
 
 

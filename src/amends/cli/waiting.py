@@ -7,7 +7,7 @@ wait ends.
 import asyncio
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -22,20 +22,33 @@ _ERASE: Final = "\r\x1b[2K"
 
 
 @asynccontextmanager
-async def shown_wait(sentence: str, at_most_s: float | None = None) -> AsyncIterator[None]:
-    """Show the wait while the block lasts."""
+async def shown_wait(
+    sentence: str, at_most_s: float | None = None
+) -> AsyncIterator[Callable[[], None]]:
+    """Show the wait while the block lasts.
+
+    Gives what makes room for other lines: call it before something else is printed.
+    """
     if not sys.stderr.isatty():
-        yield
+        yield _nothing
         return
     stream = Forgiving(sys.stderr)
+
+    def make_room() -> None:
+        stream.write(_ERASE)
+        stream.flush()
+
     drawing = asyncio.create_task(_draw(stream, sentence, at_most_s))
     try:
-        yield
+        yield make_room
     finally:
         drawing.cancel()
         await asyncio.wait((drawing,))
-        stream.write(_ERASE)
-        stream.flush()
+        make_room()
+
+
+def _nothing() -> None:
+    """Where nothing is drawn there is room."""
 
 
 async def _draw(stream: Forgiving, sentence: str, at_most_s: float | None) -> None:

@@ -32,7 +32,7 @@ from amends.governance.approvals import OPEN, may_decide
 from amends.receipts.chain import chain_of
 from amends.runtime.engine import Engine
 from amends.stores.port import Page, Stored
-from amends.transactions.projection import project
+from amends.transactions.projection import contradicted, project
 
 READ_SCOPE: Final = "amends:read"
 
@@ -147,6 +147,9 @@ class Reading:
         open_now = approval is not None and approval.status in OPEN
         waiting = open_now and not action.attempted
         result = project(action, record, waiting=waiting)
+        corrections = await self._corrections(record) if record else ()
+        if any(one.ruling is None for one in corrections):
+            result = contradicted(result)
         if not include_result:
             result = msgspec.structs.replace(result, raw_output=None)
         receipts: tuple[Receipt, ...] = ()
@@ -160,7 +163,7 @@ class Reading:
             attempts=record.attempts if record else 0,
             verdicts=action.verdicts,
             evidence=record.evidence if record else (),
-            corrections=await self._corrections(record) if record else (),
+            corrections=corrections,
             frozen=record.frozen if record else None,
             approval=approval,
             ruling=record.ruling if record else None,
@@ -212,7 +215,7 @@ class Reading:
         after: str | None,
         limit: int,
     ) -> Page[ApprovalRequest]:
-        """A page of approval requests: those the caller asked for, has or may decide, or may read."""
+        """A page of approval requests that the caller asked for, may decide, or may read."""
         page = await self._store.list(
             ApprovalRequest,
             caller.tenant,

@@ -92,7 +92,9 @@ class After(StrEnum):
 class Broken(Exception):
     """Something was doubled, lost or left dishonest. `story` is what the world was told to do."""
 
-    def __init__(self, seed: int, kills: int, problems: Sequence[str], story: Sequence[str]):
+    def __init__(
+        self, seed: int, kills: int, problems: Sequence[str], story: Sequence[str]
+    ) -> None:
         super().__init__(f"Seed {seed}: " + "; ".join(problems))
         self.seed = seed
         self.kills = kills
@@ -176,9 +178,12 @@ class World:
 
     async def play(self, kills: int) -> None:
         """Have so many victims killed, then recover and judge. Raises `Broken`."""
-        while self.killed.total() < kills:
-            await self._live()
-        problems = await self._end()
+        try:
+            while self.killed.total() < kills:
+                await self._live()
+            problems = await self._end()
+        except Exception as error:
+            raise Broken(self._seed, kills, [repr(error)], self.story) from error
         if problems:
             raise Broken(self._seed, kills, problems, self.story)
 

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
+import msgspec
+
 from amends.contracts.actions import ActionResult
 from amends.contracts.documents import ActionDocument, TransactionRecord
 from amends.contracts.enums import IN_FLIGHT, Mode, ResultStatus, Status, Verdict, WireStatus
@@ -153,3 +155,22 @@ def _result_status(own: ActionResult | None, *, waiting: bool) -> ResultStatus |
     if waiting:
         return ResultStatus.PENDING_APPROVAL
     return own.status if own else None
+
+
+_RULE: Final = NextStep("rule", "Evidence speaks against it: an operator rules. Do not repeat it.")
+CONTRADICTED: Final = "contradicted"
+"""The attention of a result that later evidence speaks against."""
+
+
+def contradicted(result: Result) -> Result:
+    """The result of a terminal record that open corrections speak against (TX-REV-3).
+
+    The record stays as it is, but nobody is told to begin anew on the strength of it.
+    """
+    return msgspec.structs.replace(
+        result,
+        attention=CONTRADICTED,
+        next=(
+            NextStep("rule", "Evidence speaks against this: an operator rules. Do not repeat it."),
+        ),
+    )

@@ -114,6 +114,7 @@ def _refused(code: str, record: TransactionRecord) -> AmendsError:
         {
             "transaction_id": record.transaction_id,
             "status": record.status.value,
+            "revision": record.revision,
             "reconcile_after": format_instant(due) if due else None,
             "search_from": format_instant(record.first_attempt_at or record.created_at),
             "search_until": format_instant(record.updated_at),

@@ -313,6 +313,16 @@ def test_an_app_that_cannot_be_loaded_is_a_fault_among_others(filled: Shell) -> 
     assert len(said.json["data"]["checks"]) > 10
 
 
+def test_settings_and_principals_are_checked_where_they_are_named(filled: Shell) -> None:
+    named = ("--settings", "tests.unit.cli.shop:settings", "--principals", "principals.toml")
+    checks = {one["name"]: one for one in filled.json("doctor", *named).data["checks"]}
+    assert checks["settings"]["says"] == "They drain 400 ms, with a grace of 200 ms."
+    assert checks["principals"]["says"] == "6 are listed."
+    filled.principals.chmod(0o666)
+    said = filled.json("doctor", "--settings", "nowhere", "--principals", "principals.toml")
+    assert said.json["error"]["details"] == {"faults": ["settings", "principals"]}
+
+
 def test_a_doctor_needs_no_app(filled: Shell) -> None:
     filled.monkeypatch.delenv("AMENDS_APP")
     assert filled.json("doctor").data["checks"][0]["name"] == "file"

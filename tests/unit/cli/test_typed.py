@@ -1,6 +1,7 @@
 """What is typed: inputs, ids, pairs, places, principals, and command lines that make no sense."""
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Final
@@ -9,7 +10,7 @@ import pytest
 from cyclopts import CycloptsError
 
 from amends import Refused
-from amends.cli import acting, apps, inputs
+from amends.cli import acting, apps, inputs, main
 from amends.cli.options import Options
 from amends.cli.usage import usage_error
 from amends.contracts.errors import Misuse
@@ -18,6 +19,11 @@ from tests.unit.cli import shop
 from tests.unit.cli.shell import SHOP, Shell
 
 SECRET: Final = "hunter2"
+OURS: Final = "amends.cli.commands."
+HEAVY: Final = frozenset(
+    "amends.app amends.runtime amends.stores amends.wiring amends.cli.session apsw cryptography "
+    "jsonschema_rs msgspec".split()
+)
 
 
 # ── inputs ───────────────────────────────────────────────────────────────────────────────────────
@@ -122,6 +128,28 @@ def test_a_command_line_that_makes_no_sense_is_told_what_is_wrong(
 
 def test_a_fault_of_a_command_line_that_has_no_name_is_told_all_the_same() -> None:
     assert usage_error(CycloptsError("x")).message == "The command line cannot be understood."
+
+
+@pytest.mark.rule("CLI-2")
+def test_the_help_of_the_commands_loads_nothing_of_the_engine() -> None:
+    """Neither does their completion, which reads every option of every command."""
+    commands = [
+        *([name] for name, entry in main._COMMANDS.items() if entry.place.startswith(OURS)),
+        *(["tx", name] for name in ("list", "show", "watch")),
+    ]
+    assert len(commands) > 15
+    probe = (
+        "import sys; from amends.cli import main\n"
+        f"for tokens in {commands!r}: assert main.run([*tokens, '--help']) == 0\n"
+        "main._app().generate_completion(shell='bash')\n"
+        "print(*sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", probe], capture_output=True, text=True, timeout=60, check=True
+    )
+    loaded = set(done.stderr.split())
+    assert "amends.cli.commands.committing" in loaded
+    assert not HEAVY & loaded
 
 
 # ── the app ──────────────────────────────────────────────────────────────────────────────────────

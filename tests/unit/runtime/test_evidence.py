@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from msgspec.structs import replace
 
+from amends.connectors import signals
 from amends.connectors.port import Attempt
 from amends.contracts.documents import Correction, TransactionRecord, UnclaimedEffect
 from amends.contracts.enums import Status, Verdict
@@ -184,3 +185,18 @@ async def test_an_event_whose_references_cannot_be_kept_is_refused(
         _, record = await unknown(bench)
         with refused_with("input.invalid_id", record):
             await tell(bench, replace(about(record, Said.APPLIED), **changes))
+
+
+@pytest.mark.rule("TX-REV-3", "TX-VIEW-2")
+async def test_a_failure_that_evidence_speaks_against_tells_nobody_to_begin_anew() -> None:
+    async with Workbench(served=[Desk([signals.NotApplied("card_declined")]).served()]) as bench:
+        failed = await ask(bench, action(id="act_1"))
+        await tell(bench, about(await bench.record(failed), Said.APPLIED))
+        view = await bench.olga.get(failed)
+        assert (view.result.status, view.result.attention) == ("failed", "contradicted")
+        assert [step.call for step in view.result.next] == ["rule"]
+        (correction,) = view.corrections
+        await bench.olga.rule(
+            correction.correction_id, "Refunded by hand.", allow_compensation=False
+        )
+        assert (await bench.olga.get(failed)).result.attention is None

@@ -11,6 +11,7 @@ from amends.app.amends import LOCAL, Amends
 from amends.contracts.enums import PrincipalKind
 from amends.contracts.outcomes import NotApplied
 from amends.contracts.principals import APPROVE_SCOPE, Principal
+from amends.contracts.results import Result
 from amends.testing.workbench import CHARGE
 from tests.unit.runtime.desk import DONE, LATER, UNSURE, Desk
 
@@ -36,6 +37,13 @@ def work(path: Path, doing: Callable[[Amends], Awaitable[T]], *answers: object) 
     return asyncio.run(run())
 
 
+async def try_again(amends: Amends) -> Result:
+    """What fails in a way that may be tried again, under its own ids and key."""
+    return await amends.execute(
+        CHARGE, ORDER, transaction_id="txn_again", action_id="act_again", idempotency_key="key"
+    )
+
+
 def fill(path: Path) -> None:
     """Something in every state that matters to a restore: done, planned, unknown, reopenable."""
 
@@ -43,7 +51,7 @@ def fill(path: Path) -> None:
         await amends.execute(CHARGE, ORDER, transaction_id="txn_done", action_id="act_done")
         await amends.plan(CHARGE, ORDER, transaction_id="txn_plan")
         await amends.execute(CHARGE, ORDER, transaction_id="txn_lost", action_id="act_lost")
-        await amends.execute(CHARGE, ORDER, transaction_id="txn_again", idempotency_key="key")
+        await try_again(amends)
         await amends.execute(
             CHARGE,
             ORDER,
@@ -55,7 +63,7 @@ def fill(path: Path) -> None:
     work(path, doing, DONE, UNSURE, NotApplied(error=LATER))
 
 
-def change(path: Path, sql: str, *bindings: object) -> None:
+def change(path: Path, sql: str, *bindings: int | str | None) -> None:
     """Change the file behind the store's back."""
     connection = apsw.Connection(str(path))
     connection.set_busy_timeout(5_000)

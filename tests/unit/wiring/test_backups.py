@@ -18,7 +18,7 @@ from amends.testing.workbench import CHARGE
 from amends.wiring import backups
 from amends.wiring.auditing import check_store, public_keys
 from amends.wiring.backups import Restored, make_backup, restore
-from tests.unit.wiring.store_files import BOB, OLGA, ORDER, TENANT, change, fill, work
+from tests.unit.wiring.store_files import BOB, OLGA, ORDER, TENANT, change, fill, try_again, work
 
 
 def quiet(_title: str) -> Told:
@@ -134,9 +134,7 @@ def test_nothing_that_is_frozen_is_done_until_an_operator_releases_it(
             lambda: amends.commit("plan:txn_plan"),
             lambda: amends.withdraw("txn_plan"),
             lambda: amends.reconcile("txn_lost"),
-            lambda: amends.execute(
-                CHARGE, ORDER, transaction_id="txn_again", idempotency_key="key"
-            ),
+            lambda: try_again(amends),
             lambda: amends.acting_as(BOB).approve(approval),
             lambda: amends.cancel("act_asks"),
         ):
@@ -150,7 +148,7 @@ def test_nothing_that_is_frozen_is_done_until_an_operator_releases_it(
         "transaction.frozen",
         "transaction.frozen",
         "transaction.frozen",
-        "transaction.execution_contract_mismatch",
+        "transaction.frozen",
         "approval.frozen",
         "approval.frozen",
     ]
@@ -163,11 +161,12 @@ def test_nothing_that_is_frozen_is_done_until_an_operator_releases_it(
         done = [
             await amends.commit("plan:txn_plan"),
             await amends.resume("act_asks"),
+            await try_again(amends),
             await olga.reconcile("txn_lost", insist=True),
         ]
         return [one.status.value for one in done]
 
-    assert work(store, release) == ["committed", "committed", "reconciled"]
+    assert work(store, release) == ["committed", "committed", "committed", "reconciled"]
     assert faults(store) == []
 
 

@@ -53,11 +53,13 @@ async def _watch(session: "Session", id_: str, paper: "Paper | None", recover: b
     from amends.cli.waiting import shown_wait
 
     told = 0
-    async with shown_wait("Watching"):
+    async with shown_wait("Watching") as make_room:
         while True:
             view = await session.until_stopped(find(session.amends, id_, include_receipts=True))
-            if paper is not None:
-                paper.rows([receipt_row(paper, one) for one in view.receipts[told:]])
+            news = view.receipts[told:]
+            if news and paper is not None:
+                make_room()
+                paper.rows([receipt_row(paper, one) for one in news])
             told = len(view.receipts)
             ended = has_ended(view, datetime.now(UTC), recover=recover)
             if ended or not await session.stop.pause(_POLL_S):

@@ -1,11 +1,12 @@
 """`amends doctor` and `amends migrate`: how a store is, and bringing its schema up to date."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from amends.cli.operations.place import HERE, Place
-from amends.cli.options import APP, Flag
+from amends.cli.options import APP, PRINCIPALS, SETTINGS, Flag
 
 if TYPE_CHECKING:
     from amends.cli.paper import Paper
@@ -18,6 +19,12 @@ def doctor(
     app: Annotated[
         str | None, Parameter(env_var=APP, help="Check this app's declarations too.")
     ] = None,
+    settings: Annotated[
+        str | None, Parameter(env_var=SETTINGS, help="Check that these settings can be loaded.")
+    ] = None,
+    principals: Annotated[
+        Path | None, Parameter(env_var=PRINCIPALS, help="Check this file of principals.")
+    ] = None,
     quick: Annotated[Flag, Parameter(help="Check the file less thoroughly.")] = False,
     place: Place = HERE,
 ) -> int:
@@ -26,6 +33,7 @@ def doctor(
 
     from amends.cli import exits
     from amends.cli.answers import Answer, give
+    from amends.cli.operations.configured import configured
     from amends.cli.operations.progress import phases
     from amends.contracts.errors import Corrupt
     from amends.wiring.contents import Level
@@ -34,7 +42,7 @@ def doctor(
 
     database = existing_database(place.store)
     with phases() as phase:
-        checks = [_app(app)] if app is not None else []
+        checks = [*configured(app, settings, principals)]
         checks += examine(database, quick=quick, told=phase("Examining"))
     faults = [one for one in checks if one.level is Level.FAULT]
     error = None
@@ -52,31 +60,6 @@ def doctor(
         exit_code=exits.FAILED if faults else exits.OK,
     )
     return give(answer, sys.stdout, as_json=place.json, utc=False, interrupted=False)
-
-
-def _app(place: str) -> "Check":
-    """Whether the app can be loaded and every declaration of it holds."""
-    import asyncio
-    import sys
-    from contextlib import redirect_stdout
-
-    from amends.app.amends import Amends
-    from amends.cli.apps import load_capabilities
-    from amends.contracts.errors import AmendsError
-    from amends.wiring.contents import Check, Level
-
-    async def register() -> int:
-        capabilities = load_capabilities(place)
-        async with Amends.open("memory:", capabilities, recover=False):
-            return len(capabilities)
-
-    try:
-        with redirect_stdout(sys.stderr):
-            count = asyncio.run(register())
-    except AmendsError as error:
-        says = f"{error.message} [{error.code}]"
-        return Check(name="app", level=Level.FAULT, says=says, todo=error.next_step)
-    return Check(name="app", level=Level.OK, says=f"The app declares {count} capabilities.")
 
 
 def _document(check: "Check") -> "JsonObject":

@@ -1,0 +1,50 @@
+"""Checks of what a shell is set up with: the app, its settings, and the file of principals."""
+
+import asyncio
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stdout
+from pathlib import Path
+
+from amends.app.amends import Amends
+from amends.cli.acting import read_principals
+from amends.cli.apps import load_capabilities, load_settings
+from amends.contracts.errors import AmendsError
+from amends.wiring.contents import Check, Level
+from amends.wiring.opening import Settings
+
+
+def configured(app: str | None, settings: str | None, principals: Path | None) -> Iterator[Check]:
+    """One check for each that is named."""
+    if app is not None:
+        yield _checked("app", lambda: f"The app declares {_declared(app)} capabilities.")
+    if settings is not None:
+        yield _checked("settings", lambda: _told(load_settings(settings)))
+    if principals is not None:
+        yield _checked("principals", lambda: f"{len(read_principals(principals))} are listed.")
+
+
+def _checked(name: str, look: Callable[[], str]) -> Check:
+    try:
+        with redirect_stdout(sys.stderr):
+            says = look()
+    except AmendsError as error:
+        says = f"{error.message} [{error.code}]"
+        return Check(name=name, level=Level.FAULT, says=says, todo=error.next_step)
+    return Check(name=name, level=Level.OK, says=says)
+
+
+def _told(settings: Settings) -> str:
+    """What can be told of settings: policies and credential sources may hold secrets."""
+    return f"They drain {settings.drain_ms} ms, with a grace of {settings.grace_ms} ms."
+
+
+def _declared(app: str) -> int:
+    """How many capabilities an app has, all of which could be registered."""
+
+    async def register() -> int:
+        capabilities = load_capabilities(app)
+        async with Amends.open("memory:", capabilities, recover=False):
+            return len(capabilities)
+
+    return asyncio.run(register())
