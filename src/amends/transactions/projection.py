@@ -170,7 +170,5 @@ def contradicted(result: Result) -> Result:
     return msgspec.structs.replace(
         result,
         attention=CONTRADICTED,
-        next=(
-            NextStep("rule", "Evidence speaks against this: an operator rules. Do not repeat it."),
-        ),
+        next=(_RULE,),
     )
