@@ -5,7 +5,8 @@ opens a file with the settings that durability needs, and refuses one that will 
 `migrations` is the schema; `statements` is the SQL of each table; `changes` prepares a change set
 and applies it; `session` is one write transaction over a batch of them; `writer` decides who is
 written when; `reader` answers questions; `opened` holds the files this process has open; `store`
-is what users get.
+is what users get. Beside these, for the upkeep of a whole file: `survey` asks across tenants, and
+`backup` copies a file and puts one back.
 
 What holds here:
 
@@ -15,7 +16,7 @@ What holds here:
 - After an error that leaves the file in doubt, every call is refused until it is opened again.
 - Nothing is ever written without the lock that other processes respect.
 
-Deliberately not here: network file systems, encryption, backup and restore.
+Deliberately not here: network file systems, encryption.
 """
 
 from amends.stores.sqlite.store import SqliteStore, open_sqlite
