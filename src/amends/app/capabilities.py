@@ -10,6 +10,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 import msgspec
 
+from amends.app.edges import choice_of
 from amends.connectors.blocking import RunSync
 from amends.connectors.function import FunctionConnector
 from amends.connectors.handlers import HandlerFunction
@@ -227,8 +228,10 @@ def capability(
         id=id,
         title=title,
         description=description,
-        side_effects=tuple(SideEffect(effect) for effect in side_effects),
-        risk=Risk(risk),
+        side_effects=tuple(
+            choice_of(effect, SideEffect, "side_effects") for effect in side_effects
+        ),
+        risk=choice_of(risk, Risk, "risk"),
         timeout=timeout,
         plan_ttl=plan_ttl,
         transaction=transaction,

@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 
 from amends.contracts.enums import PrincipalKind
+from amends.contracts.errors import Refused
 from amends.contracts.ids import PrincipalId, TenantId, check_identifier
 
 DEFAULT_TENANT: Final = "default"
@@ -44,12 +45,13 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
     ) -> "Principal":
         """A principal from plain strings, as an embedding program asserts it.
 
-        Raises `Refused` (`input.invalid_id`) for an id or tenant that is not well-formed.
+        Raises `Refused`: `input.invalid_id` for an id or tenant that is not well-formed, and
+        `input.invalid_value` for a kind that there is not.
         """
         return cls(
             id=PrincipalId(check_identifier(id, "principal_id")),
             tenant=TenantId(check_identifier(tenant, "tenant")),
-            kind=PrincipalKind(kind),
+            kind=_kind_of(kind),
             scopes=tuple(scopes),
             roles=tuple(roles),
             groups=tuple(groups),
@@ -97,3 +99,15 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     def tenant(self) -> TenantId:
         """The tenant that everything this caller reads or writes belongs to."""
         return self.principal.tenant
+
+
+def _kind_of(kind: PrincipalKind | str) -> PrincipalKind:
+    try:
+        return PrincipalKind(kind)
+    except ValueError:
+        raise Refused(
+            "input.invalid_value",
+            f"kind has to be one of: {', '.join(PrincipalKind)}.",
+            details={"field": "kind"},
+            next_step="Send one of the values it may have.",
+        ) from None

@@ -1,6 +1,9 @@
 """Capabilities from plain functions: what the decorator reads, and what it lets say whole."""
 
 from datetime import timedelta
+from typing import Any
+
+import pytest
 
 from amends.app.capabilities import capability
 from amends.connectors.port import Attempt
@@ -20,6 +23,7 @@ from amends.contracts.enums import (
     Risk,
     SideEffect,
 )
+from amends.contracts.errors import Refused
 from amends.contracts.json_types import JsonObject
 from amends.contracts.limits import PLAN_TTL_MS, TIMEOUT_MS
 
@@ -147,3 +151,16 @@ def test_a_contract_given_whole_is_taken_as_it_is() -> None:
     assert declared.transaction == contract
     assert (declared.description, declared.input_schema) == ("said", schema)
     assert declared.output_schema == {"type": "string"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [({"side_effects": ["canary"]}, "side_effects"), ({"risk": "canary"}, "risk")],
+)
+def test_a_word_that_no_declaration_knows_is_refused_by_its_field(
+    changes: dict[str, Any], field: str
+) -> None:
+    with pytest.raises(Refused) as caught:
+        capability("shop.sell", **changes)
+    assert (caught.value.code, caught.value.details) == ("input.invalid_value", {"field": field})
+    assert "canary" not in str(caught.value)

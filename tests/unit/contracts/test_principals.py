@@ -3,6 +3,7 @@
 import pytest
 
 from amends.contracts.enums import PrincipalKind
+from amends.contracts.errors import Refused
 from amends.contracts.principals import (
     ANY_SCOPE,
     APPROVE_SCOPE,
@@ -59,3 +60,10 @@ def test_a_principal_made_of_plain_strings_is_checked() -> None:
     for wrong in ({"id": "../alice"}, {"id": "alice", "tenant": "a b"}):
         with refused_with("input.invalid_id"):
             Principal.named(**wrong)
+
+
+def test_a_kind_that_there_is_not_is_refused_by_name_and_without_the_value() -> None:
+    with pytest.raises(Refused) as caught:
+        Principal.named("alice", kind="canary")
+    assert (caught.value.code, caught.value.details) == ("input.invalid_value", {"field": "kind"})
+    assert "canary" not in str(caught.value)
