@@ -27,7 +27,7 @@ demo: $(READY)  ## watch a payment being planned, approved, interrupted, found a
 
 test: $(READY)  ## run every test
 	@echo "Running every test in $(JOBS) processes."
-	@HYPOTHESIS_PROFILE=ci $(BIN)/python -m pytest -n $(JOBS)
+	@HYPOTHESIS_PROFILE=ci $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 check: $(READY)  ## format, lint, types, rooms and the fast tests, in less than a minute
 	@echo "Format:"
@@ -39,7 +39,7 @@ check: $(READY)  ## format, lint, types, rooms and the fast tests, in less than 
 	@echo "Rooms:"
 	@$(BIN)/lint-imports --no-logo --no-cache
 	@echo "Architecture and fast tests:"
-	@HYPOTHESIS_PROFILE=fast $(BIN)/python -m pytest -n $(JOBS) $(wildcard tests/architecture tests/unit)
+	@HYPOTHESIS_PROFILE=fast $(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(wildcard tests/architecture tests/unit)
 
 fix: $(READY)  ## format, and repair what the linter can repair
 	@$(BIN)/ruff check --fix --exit-zero $(CODE)
@@ -47,7 +47,7 @@ fix: $(READY)  ## format, and repair what the linter can repair
 
 coverage: $(READY)  ## run every test with branch coverage and hold it to its limits
 	@echo "Running every test in $(JOBS) processes, with branch coverage."
-	@HYPOTHESIS_PROFILE=ci $(BIN)/python -m pytest -n $(JOBS) --cov --cov-report=
+	@HYPOTHESIS_PROFILE=ci $(BIN)/python -m pytest -n $(JOBS) --dist worksteal --cov --cov-report=
 	@echo "The pure rooms, in which every branch has to be taken:"
 	@$(BIN)/coverage report --include="$(PURE_FILES)" --fail-under=100
 	@echo "The whole product, of which 95 % has to be taken:"
