@@ -1,10 +1,11 @@
 """What holds for every test: a skip is a failure in CI, and how hard Hypothesis searches.
 
 A skipped test proves nothing, so where `CI` is set it counts as failed; an expected failure stays
-what it is. Fixtures for one room live beside that room's tests, not here.
+what it is. Ctrl-C means Ctrl-C, also where whoever started the tests ignores it. Fixtures for one room live beside that room's tests, not here.
 """
 
 import os
+import signal
 from collections.abc import Generator
 from typing import Final
 
@@ -12,6 +13,10 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 IN_CI: Final = os.environ.get("CI", "").lower() not in {"", "0", "false"}
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell starts what it puts into the background so, and the processes under test inherit it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile("fast", max_examples=25, deadline=None)
 settings.register_profile(
