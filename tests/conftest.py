@@ -1,7 +1,8 @@
 """What holds for every test: a skip is a failure in CI, and how hard Hypothesis searches.
 
 A skipped test proves nothing, so where `CI` is set it counts as failed; an expected failure stays
-what it is. Ctrl-C means Ctrl-C, also where whoever started the tests ignores it. Fixtures for one room live beside that room's tests, not here.
+what it is. Ctrl-C means Ctrl-C, also where whoever started the tests ignores it. Fixtures for one
+room live beside that room's tests, not here.
 """
 
 import os
