@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from amends.contracts.errors import Refused
 from amends.contracts.times import after_ms, format_instant, parse_instant, require_instant
 from amends.testing.refusals import refused_with
 
@@ -131,3 +132,9 @@ def test_every_instant_is_written_with_a_z_and_read_back(moment: datetime) -> No
     written = format_instant(moment)
     assert written.endswith("Z")
     assert parse_instant(written, "at") == moment
+
+
+def test_an_instant_beyond_the_calendar_is_refused_as_no_instant() -> None:
+    with pytest.raises(Refused) as caught:
+        parse_instant("9999-12-31T23:59:59-12:00", "original_completed_at")
+    assert caught.value.code == "input.invalid_time"
