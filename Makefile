@@ -11,6 +11,8 @@ JOBS ?= $(shell nproc 2>/dev/null || getconf _NPROCESSORS_ONLN 2>/dev/null || ec
 SEED ?= 20000
 CODE := $(wildcard src tests examples benchmarks scripts)
 PURE_FILES := src/amends/contracts/*,src/amends/transactions/*,src/amends/governance/*,src/amends/receipts/*
+# What needs processes, terminals or many files of its own is left to `make test`.
+FAST := tests/architecture $(filter-out tests/unit/cli/ tests/unit/testing/,$(wildcard tests/unit/[a-z]*/))
 # What the first Python of the list that is new enough and can make a virtual environment is called.
 FIND_PYTHON = for python in "$(PYTHON)" python3.13 python3.12 python3.11; do \
 	"$$python" -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' \
@@ -39,7 +41,7 @@ check: $(READY)  ## format, lint, types, rooms and the fast tests, in less than 
 	@echo "Rooms:"
 	@$(BIN)/lint-imports --no-logo --no-cache
 	@echo "Architecture and fast tests:"
-	@HYPOTHESIS_PROFILE=fast $(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(wildcard tests/architecture tests/unit)
+	@HYPOTHESIS_PROFILE=fast $(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(FAST)
 
 fix: $(READY)  ## format, and repair what the linter can repair
 	@$(BIN)/ruff check --fix --exit-zero $(CODE)

@@ -1,6 +1,5 @@
 """`amends` as people run it: at a terminal, in a pipeline, interrupted, and in a hurry."""
 
-import resource
 import signal
 import subprocess
 import sys
@@ -14,7 +13,6 @@ from amends.cli import exits
 from tests.acceptance.terminals import Shop, Terminal
 from tests.unit.cli import shop
 
-HELP_S: Final = 0.3
 ORDER: Final = ("payments.charge", "--input", '{"amount": 5}')
 
 
@@ -154,23 +152,6 @@ def test_a_plain_handler_that_never_answers_does_not_keep_the_process(place: Sho
     assert (said.code, time.monotonic() - began < 10) == (5, True)
     assert "Nobody knows yet: it may have happened." in said.out
     assert place.status("t1") == "outcome_unknown"
-
-
-@pytest.mark.rule("CLI-2")
-def test_help_is_there_before_anybody_wonders(place: Shop) -> None:
-    """What it costs the processor counts, at its best: what else the machine does is no matter."""
-    deadline = time.monotonic() + 20
-    while (taken := cost_of_help(place)) >= HELP_S:
-        assert time.monotonic() < deadline, f"help takes {taken:.2f} s"
-
-
-def cost_of_help(place: Shop) -> float:
-    """Processor time of one `amends --help`, in seconds."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    command = [sys.executable, "-m", "amends", "--help"]
-    subprocess.run(command, env=place.environment, capture_output=True, check=True)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 @pytest.mark.parametrize("kind", ["bash", "zsh", "fish"])

@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 from itertools import combinations, product
+from typing import cast
 
 import pytest
 from msgspec.structs import replace
@@ -51,6 +52,13 @@ BUSY = ErrorInfo(code="provider_busy", retryable=True)
 def test_a_plain_key_is_taken(key: str) -> None:
     for mode in Mode:
         check_key(OPTIONAL, mode, key)
+
+
+@pytest.mark.rule("ID-1")
+def test_a_key_that_is_no_text_is_refused() -> None:
+    for not_text in (1, b"key", ["key"]):
+        with refused_with("idempotency.key_invalid"):
+            check_key(OPTIONAL, Mode.EXECUTE, cast("str", not_text))
 
 
 @pytest.mark.rule("ID-1")
