@@ -48,7 +48,7 @@ class OriginalEffect(msgspec.Struct, frozen=True, kw_only=True):
     provider_key: str | None = None
 
 
-class Call(msgspec.Struct, frozen=True, kw_only=True):
+class Call(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Everything one attempt is told. `provider_key` is absent in previews.
 
     `deadline` is when the outcome counts as unknown; `deadline_in_ms` is the same span for use

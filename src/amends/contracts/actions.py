@@ -11,7 +11,7 @@ from amends.contracts.outcomes import ErrorInfo, ProviderOperation
 from amends.contracts.principals import PrincipalRef
 
 
-class TransactionContext(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class TransactionContext(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """The transaction intent of one action."""
 
     mode: Mode = Mode.EXECUTE
@@ -20,7 +20,7 @@ class TransactionContext(msgspec.Struct, frozen=True, kw_only=True, omit_default
     compensation_for: ActionId | None = None
 
 
-class Action(msgspec.Struct, frozen=True, kw_only=True):
+class Action(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """One invocation of a capability, as a caller sends it.
 
     `input` is any JSON value; `approval_required` lets a caller ask for a second pair of eyes;
@@ -48,7 +48,7 @@ class TransactionRequest(msgspec.Struct, frozen=True, kw_only=True):
     cursor: str | None = None
 
 
-class ActionResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ActionResult(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """How an action ended, as stored with it.
 
     `output` is the stored JSON text (absent when redacted or not storable); `output_hash` is the

@@ -31,7 +31,7 @@ from amends.contracts.outcomes import ErrorInfo, ProviderOperation
 from amends.contracts.principals import Identity, PrincipalRef
 
 
-class Document(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Document(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """What all stored documents share; fields at their default are not written.
 
     A new one has revision 1; each change adds exactly one.
@@ -43,7 +43,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     updated_at: datetime
 
 
-class InputSnapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class InputSnapshot(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """The input a plan was made for: the hash, and the canonical bytes unless redacted."""
 
     redacted: bool
@@ -79,7 +79,7 @@ class TransactionPlan(msgspec.Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
 
 
-class Attempt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Attempt(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """The licence for one call of a connector, written before the call.
 
     `fence` is new each time. The lease runs `lease_ms` from the store's time of the write; while
@@ -163,7 +163,7 @@ class TransactionRecord(Document, frozen=True, kw_only=True):
     evidence: tuple[Evidence, ...] = ()
 
 
-class GateVerdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class GateVerdict(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """One gate's answer, kept in order so that "why was this refused" can be shown."""
 
     gate: str
@@ -173,7 +173,7 @@ class GateVerdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     rules: tuple[str, ...] = ()
 
 
-class ReservationRef(msgspec.Struct, frozen=True, kw_only=True):
+class ReservationRef(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Which idempotency reservation an action holds, under which fence."""
 
     reservation_id: str
@@ -222,7 +222,7 @@ class ActionDocument(Document, frozen=True, kw_only=True):
     metadata: dict[str, Json] = {}
 
 
-class RequestInfo(msgspec.Struct, frozen=True, kw_only=True):
+class RequestInfo(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """What the first-class wrapper adds to its action."""
 
     reason: str | None = None
@@ -243,7 +243,7 @@ class Reservation(Document, frozen=True, kw_only=True):
     ttl_ms: int | None = None
 
 
-class SlotHolder(msgspec.Struct, frozen=True, kw_only=True):
+class SlotHolder(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """A compensation that occupies one slot of its target."""
 
     action_id: ActionId

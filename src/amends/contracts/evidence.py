@@ -56,7 +56,7 @@ class ReceiptType(StrEnum):
     RELEASED = "released"
 
 
-class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Step(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """One step before it is chained: everything a receipt says except its place in the chain."""
 
     type: ReceiptType
@@ -78,7 +78,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     operation: ProviderOperation | None = None
 
 
-class Receipt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Receipt(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """One link of a chain. `previous` is 64 zeros for the first; `signature` (hex, Ed25519 over
     the hash) is set on the last receipt of a change set, the chain's head at that moment.
     """
@@ -92,7 +92,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     signature: str | None = None
 
 
-class Tail(msgspec.Struct, frozen=True):
+class Tail(msgspec.Struct, frozen=True, gc=False):
     """The end of a chain as somebody knows it: how many receipts, and the last one's hash."""
 
     number: int

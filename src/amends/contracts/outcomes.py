@@ -12,7 +12,7 @@ from amends.contracts.ids import ProviderOperationId
 from amends.contracts.json_types import Json
 
 
-class ProviderOperation(msgspec.Struct, frozen=True, omit_defaults=True):
+class ProviderOperation(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """What a provider accepted, in the provider's own words."""
 
     provider: str
@@ -30,7 +30,7 @@ class ErrorInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     details: dict[str, Json] = {}
 
 
-class Applied(msgspec.Struct, frozen=True, kw_only=True):
+class Applied(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The effect is there."""
 
     output: object = None

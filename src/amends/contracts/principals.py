@@ -15,14 +15,14 @@ APPROVE_SCOPE: Final = "amends:approve"
 ANY_SCOPE: Final = "*"
 
 
-class PrincipalRef(msgspec.Struct, frozen=True):
+class PrincipalRef(msgspec.Struct, frozen=True, gc=False):
     """A principal as records keep it: enough to compare and to name."""
 
     id: PrincipalId
     kind: PrincipalKind
 
 
-class Principal(msgspec.Struct, frozen=True, kw_only=True):
+class Principal(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """An authenticated (or, in the library, asserted) principal with what it holds now."""
 
     id: PrincipalId
@@ -75,7 +75,7 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
         return self.kind is PrincipalKind.OPERATOR or OPERATE_SCOPE in self.scopes
 
 
-class Identity(msgspec.Struct, frozen=True, kw_only=True):
+class Identity(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The identity context of one action: on whose external account it acts."""
 
     tenant: TenantId
@@ -83,7 +83,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     subject: str | None = None
 
 
-class Caller(msgspec.Struct, frozen=True, kw_only=True):
+class Caller(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Everything authentication established about one request.
 
     `asserted` is true where the embedding program merely says who it is (TX-VIEW-0);

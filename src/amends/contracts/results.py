@@ -27,7 +27,7 @@ class NextStep(msgspec.Struct, frozen=True):
     text: str
 
 
-class Result(msgspec.Struct, frozen=True, kw_only=True):
+class Result(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The current projection of one action.
 
     `status` says where the transaction stands, `verdict` what is known of the effect. `replayed`

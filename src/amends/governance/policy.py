@@ -37,7 +37,7 @@ class PolicyVerdict(StrEnum):
     REQUIRE_APPROVAL = "require_approval"
 
 
-class PolicyDecision(msgspec.Struct, frozen=True, kw_only=True):
+class PolicyDecision(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """One answer with its grounds. `approval` is set exactly when approval is required."""
 
     verdict: PolicyVerdict
@@ -47,7 +47,7 @@ class PolicyDecision(msgspec.Struct, frozen=True, kw_only=True):
     approval: ApprovalPolicy | None = None
 
 
-class PolicyQuestion(msgspec.Struct, frozen=True, kw_only=True):
+class PolicyQuestion(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """What a policy is asked: may this principal do this, in this mode, with this input?"""
 
     capability: Capability

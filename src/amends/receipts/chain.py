@@ -71,7 +71,7 @@ def seal(tail: Tail | None, steps: Sequence[Step], signer: Signer | None) -> tup
     return tuple(receipts)
 
 
-class _Covered(msgspec.Struct, frozen=True):
+class _Covered(msgspec.Struct, frozen=True, gc=False):
     """What a hash covers. Steps leave their defaults out, so absent members need no removing."""
 
     chain: str

@@ -32,7 +32,7 @@ from amends.transactions.projection import project
 from amends.transactions.replay import check_same_action
 
 
-class Known(msgspec.Struct, frozen=True, kw_only=True):
+class Known(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """What step 9 found: the action's own document, and how its key may be used.
 
     `first` says that nobody came in between yet: it is the first round of this request.

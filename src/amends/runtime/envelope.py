@@ -32,7 +32,7 @@ from amends.runtime.requests import Request
 from amends.runtime.texts import check_metadata, check_text
 
 
-class Envelope(msgspec.Struct, frozen=True, kw_only=True):
+class Envelope(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """A well-formed request. `canonical` are the input's bytes, `input` is read back from them."""
 
     action_id: ActionId

@@ -35,7 +35,7 @@ from amends.transactions.replay import Answer, belongs_to, reenter_claimed, repl
 from amends.transactions.table import Event
 
 
-class Ground(msgspec.Struct, frozen=True, kw_only=True):
+class Ground(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """What the claim will move, and what the connector will be told.
 
     `record` is the stored record (or, for a creating event, the one to insert). `settles` is the

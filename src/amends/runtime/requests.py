@@ -18,7 +18,7 @@ from amends.transactions.hashing import Intent, governance_digest
 from amends.transactions.replay import AskedAgain
 
 
-class Request(msgspec.Struct, frozen=True, kw_only=True):
+class Request(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """An action with what authentication established about its sender.
 
     `insist` lets an operator reconcile before the time; `recovering` marks the scheduler's own.
@@ -33,7 +33,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     recovering: bool = False
 
 
-class Admitted(msgspec.Struct, frozen=True, kw_only=True):
+class Admitted(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """A request that passed every gate before acceptance.
 
     `context.transaction_id` is set, chosen or made up; `chosen` keeps the caller's own choice.

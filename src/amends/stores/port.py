@@ -54,7 +54,7 @@ class Loss(StrEnum):
     TOO_LATE = "too_late"
 
 
-class Due(msgspec.Struct, frozen=True):
+class Due(msgspec.Struct, frozen=True, gc=False):
     """When a document needs looking at: an instant, or a span from the store's time of the write.
 
     The span is resolved by the store inside the change set, so that a lease never depends on the
@@ -65,21 +65,21 @@ class Due(msgspec.Struct, frozen=True):
     after_ms: int | None = None
 
 
-class Insert(msgspec.Struct, frozen=True):
+class Insert(msgspec.Struct, frozen=True, gc=False):
     """Insert if absent. The document's revision is 1."""
 
     document: AnyDocument
     due: Due | None = None
 
 
-class Replace(msgspec.Struct, frozen=True):
+class Replace(msgspec.Struct, frozen=True, gc=False):
     """Compare and set: the stored revision must be the document's revision minus one."""
 
     document: AnyDocument
     due: Due | None = None
 
 
-class Append(msgspec.Struct, frozen=True):
+class Append(msgspec.Struct, frozen=True, gc=False):
     """Append receipts to a chain whose tail is number `after` (0: the chain does not exist yet)."""
 
     tenant: TenantId
@@ -88,7 +88,7 @@ class Append(msgspec.Struct, frozen=True):
     receipts: tuple[Receipt, ...]
 
 
-class Guard(msgspec.Struct, frozen=True):
+class Guard(msgspec.Struct, frozen=True, gc=False):
     """A document still at this revision; `revision` 0: absent."""
 
     type: type[Document]
@@ -100,7 +100,7 @@ class Guard(msgspec.Struct, frozen=True):
 Change = Insert | Replace | Append | Guard
 
 
-class ChangeSet(msgspec.Struct, frozen=True, kw_only=True):
+class ChangeSet(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """What happens together or not at all.
 
     `not_after`: refused as `too_late` when the store's time has reached it.
@@ -110,20 +110,20 @@ class ChangeSet(msgspec.Struct, frozen=True, kw_only=True):
     not_after: datetime | None = None
 
 
-class Accepted(msgspec.Struct, frozen=True):
+class Accepted(msgspec.Struct, frozen=True, gc=False):
     """The change set is durable. `at` is the store's time; leases count from it."""
 
     at: datetime
 
 
-class Lost(msgspec.Struct, frozen=True):
+class Lost(msgspec.Struct, frozen=True, gc=False):
     """Nothing was changed. `index` is the first change that lost (-1: `not_after`)."""
 
     index: int
     loss: Loss
 
 
-class Stored(msgspec.Struct, Generic[D], frozen=True):
+class Stored(msgspec.Struct, Generic[D], frozen=True, gc=False):
     """A document as read, with its due time and the store's time of the reading (one clock)."""
 
     document: D

@@ -85,7 +85,7 @@ def transaction_of_key(key: str) -> TransactionId | None:
     return TransactionId(transaction_id)
 
 
-class Intent(msgspec.Struct, frozen=True, kw_only=True):
+class Intent(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Exactly what would run, as approvals and idempotency fingerprints bind it."""
 
     tenant: TenantId

@@ -38,7 +38,7 @@ class Certainty(StrEnum):
     UNCERTAIN = "uncertain"
 
 
-class Reading(msgspec.Struct, frozen=True, kw_only=True):
+class Reading(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """An outcome in the four terms that rules know.
 
     `declared` is true where a connector said in so many words that nothing was applied, rather than

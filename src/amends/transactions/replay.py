@@ -40,7 +40,7 @@ class Answer(Enum):
     LAPSED = "lapsed"
 
 
-class AskedAgain(msgspec.Struct, frozen=True, kw_only=True):
+class AskedAgain(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The request as it came, to be compared with what is stored."""
 
     action_id: ActionId

@@ -58,7 +58,7 @@ __all__ = [
 OUTPUT_ATTENTION: Final = "output_invalid"
 
 
-class StoredOutput(msgspec.Struct, frozen=True, kw_only=True):
+class StoredOutput(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """An output as it will be stored: bytes or none, hash, and what is wrong with it."""
 
     output: JsonText | None = None
@@ -70,7 +70,7 @@ class StoredOutput(msgspec.Struct, frozen=True, kw_only=True):
 NO_OUTPUT: Final = StoredOutput()
 
 
-class Settled(msgspec.Struct, frozen=True, kw_only=True):
+class Settled(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The record after the settlement, and the action's result where there is one now."""
 
     event: Event

@@ -39,7 +39,7 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     allow_plain_http: bool = False
 
 
-class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Request(msgspec.Struct, frozen=True, gc=False, kw_only=True, forbid_unknown_fields=True):
     """One request. `path` follows the provider's `base_url`."""
 
     path: str

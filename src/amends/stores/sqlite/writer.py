@@ -34,7 +34,7 @@ BATCH: Final = 256
 """At most so many change sets hold the store together, so that other processes get their turn."""
 
 
-class Waiting(msgspec.Struct, frozen=True):
+class Waiting(msgspec.Struct, frozen=True, gc=False):
     """A change set in the queue and whom to tell."""
 
     prepared: Prepared
