@@ -54,14 +54,15 @@ class Acceptance:
     def __init__(self, environment: Environment) -> None:
         self._environment = environment
 
-    async def look_up(self, admitted: Admitted) -> tuple[Admitted, Known]:
+    async def look_up(self, admitted: Admitted, *, first: bool) -> tuple[Admitted, Known]:
         """The request with the ids and key of its first acceptance, and what is known of it.
+
+        An action id that was made for this very request is not looked for in its first round.
 
         Raises `action.id_conflict`, `action.cancelled` or an `idempotency.*` refusal.
         """
-        store = self._environment.store
-        stored = await store.get(ActionDocument, admitted.tenant, admitted.action_id)
-        action = stored.document if stored else None
+        made_here = first and admitted.request.action.action_id is None
+        action = None if made_here else await self._action(admitted, admitted.action_id)
         if action is not None and not _reconciles_target(admitted, action):
             check_same_action(admitted.asked, action)
             key = action.idempotency_key

@@ -62,7 +62,7 @@ class Begin:
         return await until_written(once)
 
     async def _round(self, admitted: Admitted, *, first: bool) -> Running | Result | Lost:
-        answer = await self._accept(admitted)
+        answer = await self._accept(admitted, first=first)
         if not isinstance(answer, tuple):
             return answer
         admitted, known = answer
@@ -81,10 +81,12 @@ class Begin:
             await self._keep_verdict(admitted, known, refusal)
             raise refusal from None
 
-    async def _accept(self, admitted: Admitted) -> tuple[Admitted, Known] | Result | Lost:
+    async def _accept(
+        self, admitted: Admitted, *, first: bool
+    ) -> tuple[Admitted, Known] | Result | Lost:
         """Step 9: what is known already, a replay, or a preview, which ends here."""
         try:
-            admitted, known = await self._acceptance.look_up(admitted)
+            admitted, known = await self._acceptance.look_up(admitted, first=first)
             if known.replay is not None:
                 return known.replay
             if admitted.mode in _PREVIEWS:

@@ -65,28 +65,31 @@ class Engine:
         cancel the attempt. Raises the coded refusal of the gate or rule that said no.
         """
         answer: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-        answer.add_done_callback(_retrieved)
-        task = self.environment.spawn(self._perform(request, answer))
-        self._starting.add(task)
-        task.add_done_callback(self._starting.discard)
-        return await asyncio.shield(answer)
+        self._starting.add(self.environment.spawn(self._perform(request, answer)))
+        return await answer
 
     async def _perform(self, request: Request, answer: "asyncio.Future[Result]") -> None:
-        """The whole of one request in one task: no caller can go away between claim and call."""
+        """The whole of one request in one task: no caller can go away between claim and call.
+
+        A caller that went away has cancelled its answer; the rest goes on without it.
+        """
+        task = asyncio.current_task()
         try:
             started = await self.begin(request)
         except asyncio.CancelledError:
             answer.cancel()
             raise
         except Exception as error:  # handed to whoever waits, be it a refusal or a fault of ours
-            answer.set_exception(error)
+            if not answer.done():
+                answer.set_exception(error)
             return
+        finally:
+            self._starting.discard(task)
         if isinstance(started, Result):
-            answer.set_result(started)
+            if not answer.done():
+                answer.set_result(started)
             return
-        task = asyncio.current_task()
         started.answer, started.task = answer, task
-        self._starting.discard(task)
         self._running[started.fence] = started
         await self._carry(started)
 

@@ -82,7 +82,7 @@ def shape_of(type_: type[D]) -> Shape[D]:
             f"{type_.__name__} is not a type of document that stores keep.",
             next_step="Give the exact type, not a parent or a subclass of it.",
         )
-    return cast(Shape[D], shape)
+    return cast("Shape[D]", shape)
 
 
 def _transaction(record: TransactionRecord) -> Columns:

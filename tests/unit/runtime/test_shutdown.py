@@ -165,7 +165,7 @@ async def test_a_request_that_has_begun_when_the_runtime_closes_is_waited_for() 
             return await get(type_, tenant, id_)
 
         replaced(bench, "get", slow)
-        waits = asyncio.ensure_future(ask(bench, action()))
+        waits = asyncio.ensure_future(ask(bench, action(id="act_1")))
         await reached.wait()
         closing = asyncio.ensure_future(bench.engine.close(1_000))
         await asyncio.sleep(0)

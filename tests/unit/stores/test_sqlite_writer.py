@@ -55,11 +55,31 @@ async def test_change_sets_that_wait_together_share_one_flush(path: Path, thread
         before = files.counts["sync"]
         answers = await asyncio.gather(*(store.commit(_insert(number)) for number in range(64)))
         assert all(isinstance(answer, Accepted) for answer in answers)
-        assert files.counts["sync"] == before + 1
-        for number in range(64, 67):
+        # It was calm, so the first of them did not wait for the others.
+        assert files.counts["sync"] == before + 2
+        await asyncio.gather(*(store.commit(_insert(number)) for number in range(64, 128)))
+        assert files.counts["sync"] == before + 3
+        for number in range(128, 131):
             await store.commit(_insert(number))
-        assert files.counts["sync"] == before + 4
+        assert files.counts["sync"] == before + 6
         await store.close()
+
+
+async def test_while_it_is_calm_nobody_waits_for_the_end_of_the_turn(path: Path) -> None:
+    store = await open_sqlite(path)
+    await commit(store, Insert(a_transaction("first")))
+    turns = 0
+
+    def count() -> None:
+        nonlocal turns
+        turns += 1
+        asyncio.get_running_loop().call_soon(count)
+
+    count()
+    for number in range(3):
+        await store.commit(_insert(number))
+    assert turns == 1
+    await store.close()
 
 
 async def test_what_comes_during_a_flush_forms_the_next_batch(path: Path) -> None:
@@ -72,7 +92,8 @@ async def test_what_comes_during_a_flush_forms_the_next_batch(path: Path) -> Non
         await asyncio.sleep(0)
         second = [asyncio.ensure_future(store.commit(_insert(f"b{n}"))) for n in range(8)]
         await asyncio.gather(*first, *second)
-        assert files.counts["sync"] == before + 2
+        # The first goes at once, then come the others of its turn, then those of the next.
+        assert files.counts["sync"] == before + 3
         await store.close()
 
 

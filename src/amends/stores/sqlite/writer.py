@@ -3,9 +3,11 @@
 A caller queues its change set, and when the turn ends everything in the queue becomes one
 transaction with one flush. Statements run on the loop, where their cost would be paid anyway and no
 lock of the interpreter is fought for. The flush only waits: for a batch of one it is done right
-there, which is the shortest way while it is calm; for more it is done in a thread, and what is
-asked for meanwhile forms the next batch. Where another process holds the store, the waiting for it
-is done in that thread too.
+there; for more it is done in a thread, and what is asked for meanwhile forms the next batch. Where
+another process holds the store, the waiting for it is done in that thread too.
+
+While it is calm, which is as long as each batch is one change set and no two tasks ask in one turn,
+nobody waits for the end of the turn.
 
 What is queued is carried out: a caller that is cancelled stops waiting, and nothing else. Callers
 may sit in several event loops and threads of this process.
@@ -55,6 +57,9 @@ class Writer:
         """A batch is between the beginning of its transaction and the end of its flush."""
         self._called: set[asyncio.AbstractEventLoop] = set()
         """The loops that will begin a batch when their turn ends, the first of them with all."""
+        self._calm = False
+        self._turn: object = None
+        """Who was written at once in this turn of the loop, if anybody was."""
 
     async def commit(self, prepared: Prepared) -> Verdict:
         """Durable when accepted. Raises `Unavailable`."""
@@ -62,10 +67,27 @@ class Writer:
         waiting = Waiting(prepared, loop, loop.create_future())
         with self._lock:
             self._queue.append(waiting)
-            if not self._busy and loop not in self._called:
+            at_once = not self._busy and self._goes_at_once(loop)
+            if not (self._busy or at_once or loop in self._called):
                 self._called.add(loop)
                 loop.call_soon(self._begin)
-        return await waiting.promise
+        if at_once:
+            self._begin()
+        # What is told already needs no turn of the loop to be heard.
+        return waiting.promise.result() if waiting.promise.done() else await waiting.promise
+
+    def _goes_at_once(self, loop: asyncio.AbstractEventLoop) -> bool:
+        if not self._calm:
+            return False
+        task = asyncio.current_task()
+        if self._turn is None:
+            self._turn = task
+            loop.call_soon(self._end_turn)
+        self._calm = self._turn is task and len(self._queue) == 1
+        return self._calm
+
+    def _end_turn(self) -> None:
+        self._turn = None
 
     async def drain(self) -> None:
         """Wait until all that is queued now has its verdict."""
@@ -91,6 +113,7 @@ class Writer:
                 return
             batch, self._queue = self._queue[:BATCH], self._queue[BATCH:]
             self._busy = True
+            self._calm = len(batch) == 1
         self._carry_out(batch, partial(self._write_here, batch), loop)
 
     def _carry_out(
