@@ -11,10 +11,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from amends.contracts import approvals, enums, evidence
+from amends.contracts import approvals, enums, evidence, worker_grant, worker_payload
 from amends.contracts.codes import CODES
 from amends.contracts.enums import Status, WireStatus
 from amends.contracts.errors import FAMILIES, Unavailable
+from amends.protocol import table as sessions
 from amends.receipts import verify
 from amends.transactions import registration
 from amends.transactions.binding import CHECKS, CLAIM_LOST
@@ -31,10 +32,10 @@ HEAD: Final = """\
 # Tables
 
 This page is printed from the code by `make docs`. Do not edit it: change the code, then print it
-again. The rules in words are in [transactions.md](transactions.md) and
-[governance.md](governance.md).
+again. The rules in words are in [transactions.md](transactions.md),
+[governance.md](governance.md) and [worker.md](worker.md).
 """
-VOCABULARIES: Final = (enums, approvals, evidence, verify)
+VOCABULARIES: Final = (enums, approvals, evidence, verify, worker_payload, worker_grant)
 FAMILY_NAMES: Final = {kind.__name__: kind.family for kind in FAMILIES.values()}
 RAISERS: Final = FAMILY_NAMES | {"Failure": Unavailable.family}
 """What makes an error where it arises; the SQLite driver's failures become `Unavailable`."""
@@ -63,6 +64,7 @@ def tables() -> str:
         _section("The statuses as a picture", f"```mermaid\n{diagram()}```\n"),
         _section("Plan binding", _binding()),
         _section("What a declaration must satisfy", _demands()),
+        _section("Sessions", _sessions()),
         _section("Codes", _codes()),
         _section("Codes that are raised where they arise", _raised_codes()),
         _section("Enumerations", _enumerations()),
@@ -175,6 +177,26 @@ def _constant_pair(node: ast.AST, name: str) -> Iterator[tuple[str, str]]:
         case ast.Call(ast.Name(called), [ast.Constant(str(one)), ast.Constant(str(two)), *_]):
             if called == name:
                 yield one, two
+
+
+def _sessions() -> str:
+    rows = [
+        (
+            _code(row.kind.value),
+            row.sender.value,
+            _code(row.before.value),
+            "stays" if row.before is row.after else _code(row.after.value),
+            ", ".join(str(version.value) for version in sorted(row.versions)),
+            row.rule,
+        )
+        for row in sessions.TABLE
+    ]
+    text = (
+        "Which message may pass between host and worker, and in which state of the session. What\n"
+        "has no row poisons the session of whoever receives it. Version 5 begins at `ready`. A\n"
+        "session that broke is `poisoned`, and one whose bytes ended is `ended`.\n\n"
+    )
+    return text + _table(("message", "sent by", "in", "then", "versions", "rule"), rows)
 
 
 def _codes() -> str:

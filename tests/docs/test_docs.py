@@ -26,11 +26,13 @@ from scripts import print_reference, print_spec
 ROOT: Final = Path(__file__).parents[2]
 PRODUCT: Final = ROOT / "src" / "amends"
 PAGES: Final = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
-RULES: Final = [ROOT / "docs/spec/transactions.md", ROOT / "docs/spec/governance.md"]
+RULES: Final = [
+    ROOT / "docs/spec" / page for page in ("transactions.md", "governance.md", "worker.md")
+]
 DECISIONS: Final = sorted((ROOT / "docs/adr").glob("[0-9]*.md"))
 GENERATED: Final = print_spec.pages() | print_reference.pages()
 
-RULE_ID: Final = re.compile(r"(?<![\w-])(?:TX-[A-Z]+|PO|AP|ID|RC|RD|RT)-\d+(?![\w-])")
+RULE_ID: Final = re.compile(r"(?<![\w-])(?:TX-[A-Z]+|PO|AP|ID|RC|RD|RT|GR(?:-ID)?|FR)-\d+(?![\w-])")
 DEFINED: Final = re.compile(rf"^(?:\*\*|\| )({RULE_ID.pattern})(?:\*\*| \|)", re.MULTILINE)
 LINK: Final = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 HEADING: Final = re.compile(r"^#+ (.+)$", re.MULTILINE)

@@ -63,6 +63,11 @@ _REASONS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
             "An integer is beyond 2^53 - 1",
             "Send its digits as a string.",
         ),
+        "input.integer_beyond_64_bits": (
+            "An integer lies outside of -2^63 to 2^64 - 1",
+            "Send its digits as a string.",
+        ),
+        "input.not_a_container": ("The JSON is no object and no array", "Wrap it in one."),
         "input.lone_surrogate": (
             "A string holds half of a surrogate pair",
             "Send whole characters only.",

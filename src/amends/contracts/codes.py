@@ -11,10 +11,13 @@ from typing import Final
 from amends.contracts.code import Code
 from amends.contracts.codes_of_actions import ACTION_CODES
 from amends.contracts.codes_of_transactions import TRANSACTION_CODES
+from amends.contracts.codes_of_workers import WORKER_CODES
 from amends.contracts.errors import AmendsError
 from amends.contracts.json_types import Json
 
-CODES: Final[Mapping[str, Code]] = MappingProxyType({**ACTION_CODES, **TRANSACTION_CODES})
+CODES: Final[Mapping[str, Code]] = MappingProxyType(
+    {**ACTION_CODES, **TRANSACTION_CODES, **WORKER_CODES}
+)
 
 
 def coded(

@@ -38,15 +38,16 @@ def parse_json(data: bytes | str, *, limits: JsonLimits = INPUT_LIMITS) -> Json:
     `input.integer_too_large`, `input.lone_surrogate`.
     """
     try:
-        text = _text_of(data, limits.max_bytes)
-        _require_shallow(text, limits.max_depth)
+        text = text_within(data, limits.max_bytes)
+        require_shallow(text, limits.max_depth)
         tree = _scan(text)
     except Fault as fault:
         raise fault.refusal() from None
     return admit_value(tree, limits=limits)
 
 
-def _text_of(data: bytes | str, max_bytes: int) -> str:
+def text_within(data: bytes | str, max_bytes: int) -> str:
+    """The text of bytes that are plain UTF-8 and not too many; raises `Fault`."""
     raw = _utf8_of(data) if isinstance(data, str) else data
     if len(raw) > max_bytes:
         raise Fault("input.too_large", limit=max_bytes)
@@ -66,7 +67,7 @@ def _utf8_of(text: str) -> bytes:
         raise Fault("input.lone_surrogate", offset=error.start) from None
 
 
-def _require_shallow(text: str, max_depth: int) -> None:
+def require_shallow(text: str, max_depth: int) -> None:
     """Measure nesting before anything recurses.
 
     Once the escaped backslashes are taken out, and then the escaped quotes, every quote opens or
@@ -93,7 +94,8 @@ def _scan(text: str) -> object:
         raise Fault("input.malformed", offset=error.pos) from None
 
 
-def _scanned_object(pairs: list[tuple[str, object]]) -> object:
+def objects_without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object] | Fault:
+    """The object of these pairs, or the fault that stands for it in the tree."""
     found = dict(pairs)
     if len(found) == len(pairs):
         return found
@@ -110,4 +112,6 @@ def _scanned_integer(literal: str) -> object:
     return int(literal)
 
 
-_SCANNER: Final = json.JSONDecoder(object_pairs_hook=_scanned_object, parse_int=_scanned_integer)
+_SCANNER: Final = json.JSONDecoder(
+    object_pairs_hook=objects_without_repeats, parse_int=_scanned_integer
+)

@@ -1,0 +1,176 @@
+"""What contracts between host and worker, and the channel between them, answer with."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from amends.contracts.code import Code
+from amends.contracts.errors import Misuse, PeerViolation, Refused
+
+_NEW_SESSION: Final = "Close the channel and open a new session."
+_CLOSE: Final = "Close the channel; look up what was asked before under a new session."
+
+WORKER_CODES: Final[Mapping[str, Code]] = MappingProxyType(
+    {
+        # words that both sides share
+        "worker.token_invalid": Code(
+            Refused,
+            "A name is not a token.",
+            "Use 1 to 128 of a-z, 0-9, '.', '_' and '-'.",
+        ),
+        "worker.fingerprint_invalid": Code(
+            Refused, "A fingerprint is not 64 lower-case hex digits.", "Send it as it was made."
+        ),
+        "worker.operation_key_invalid": Code(
+            Refused,
+            "An operation key is no token, or looks like the key of a compensation.",
+            "Derive the key; it begins with op-.",
+        ),
+        "worker.compensation_key_invalid": Code(
+            Refused,
+            "A compensation key does not have the derived form.",
+            "Derive the key; it is cmp- and 64 hex digits.",
+        ),
+        "worker.nonce_invalid": Code(
+            Refused, "The nonce is empty or too long.", "Use 1 to 128 bytes, and keep them."
+        ),
+        "worker.plan_invalid": Code(
+            Refused,
+            "The workflow plan does not have the required form.",
+            "Give 1 to 1024 steps with unique ids, each with at most 1 MiB of source.",
+        ),
+        "worker.grant_invalid": Code(
+            Refused, "The grant does not have the required form.", "Mend the field that is named."
+        ),
+        "worker.grant_widened": Code(
+            Refused,
+            "A grant can be narrowed, and never widened.",
+            "Ask whoever gave the grant for a wider one.",
+        ),
+        "worker.manifest_invalid": Code(
+            Refused,
+            "The manifest does not have the required form.",
+            "Give at most 128 grants, each for another tool.",
+        ),
+        "worker.payload_invalid": Code(
+            Refused, "The payload does not have the required form.", "Mend what is named."
+        ),
+        "worker.message_invalid": Code(
+            Refused, "The message does not have the required form.", "Mend what is named."
+        ),
+        # authority and budgets: the channel stays whole
+        "worker.tool_not_granted": Code(
+            Refused, "No grant of this session names the tool.", "Open a session that grants it."
+        ),
+        "worker.format_not_granted": Code(
+            Refused, "The grant asks for another format.", "Send the payload in that format."
+        ),
+        "worker.input_too_large": Code(
+            Refused, "The input is larger than the grant allows.", "Send less."
+        ),
+        "worker.output_too_large": Code(
+            Refused,
+            "The output is larger than the grant allows.",
+            "Record it by digest and size, and answer so.",
+        ),
+        "worker.calls_spent": Code(
+            Refused, "The grant allows no more calls in this session.", "Open a new session."
+        ),
+        "worker.compensations_spent": Code(
+            Refused,
+            "The grant allows no compensation, or no more of them in this session.",
+            "Open a session whose grant allows it.",
+        ),
+        "worker.lookups_spent": Code(
+            Refused, "This session allows no more look-ups.", "Open a new session."
+        ),
+        "worker.requests_spent": Code(
+            Refused, "This session allows no more requests.", "Open a new session."
+        ),
+        "worker.request_repeated": Code(
+            Refused, "This request id was used in this session.", "Use a new request id."
+        ),
+        "worker.grant_mismatch": Code(
+            Refused,
+            "The request stands on another grant than the session's.",
+            "Fail closed: a stored intent is never moved to another grant by itself.",
+        ),
+        "worker.tenant_mismatch": Code(
+            Refused, "The request names another tenant scope.", "Ask a worker of that scope."
+        ),
+        "worker.session_mismatch": Code(
+            Refused,
+            "The message names another session or protocol version.",
+            "Make it for the session that it is sent in.",
+        ),
+        "worker.head_required": Code(
+            Refused,
+            "Version 6 asks for the ledger's head in this request, and version 5 knows none.",
+            "Give the head of the ledger exactly where the version has it.",
+        ),
+        "worker.frame_too_large": Code(
+            Refused, "The frame would be larger than 1 MiB.", "Send less in one message."
+        ),
+        "worker.status_unknown_to_version": Code(
+            Refused,
+            "This protocol version cannot say that.",
+            "Use version 6, or report a status that version 5 has.",
+        ),
+        # the channel
+        "channel.malformed": Code(
+            PeerViolation, "The peer's bytes are not a frame of this version.", _CLOSE
+        ),
+        "channel.too_large": Code(PeerViolation, "The peer's frame is too large.", _CLOSE),
+        "channel.truncated": Code(
+            PeerViolation, "The channel ended in the middle of a frame.", _CLOSE
+        ),
+        "channel.not_authentic": Code(
+            PeerViolation, "A frame is not from this peer in this session.", _CLOSE
+        ),
+        "channel.out_of_sequence": Code(
+            PeerViolation, "A frame was lost, repeated or moved.", _CLOSE
+        ),
+        "channel.message_malformed": Code(
+            PeerViolation, "An authentic frame holds no message of this version.", _CLOSE
+        ),
+        "channel.message_unexpected": Code(
+            PeerViolation, "The peer may not send this message now.", _CLOSE
+        ),
+        "channel.answer_unasked": Code(
+            PeerViolation, "The peer answered what nobody asked.", _CLOSE
+        ),
+        "channel.answer_mismatch": Code(
+            PeerViolation, "The peer's answer does not repeat the request.", _CLOSE
+        ),
+        "channel.session_mismatch": Code(
+            PeerViolation, "The peer speaks for another session, tenant or version.", _CLOSE
+        ),
+        "channel.poisoned": Code(
+            PeerViolation, "The channel was poisoned before; nothing more passes.", _NEW_SESSION
+        ),
+        "channel.bootstrap_malformed": Code(
+            PeerViolation, "The bootstrap preamble does not have the required form.", _NEW_SESSION
+        ),
+        # the program
+        "misuse.channel_state": Code(
+            Misuse, "This cannot be sent in the session's state.", "See the table of sessions."
+        ),
+        "misuse.channel_secret": Code(
+            Misuse, "A session key is 32 bytes that are not all zero.", "Draw it at random."
+        ),
+        "misuse.channel_nonce": Code(
+            Misuse, "A greeting takes 32 fresh random bytes.", "Draw them for each session."
+        ),
+        "misuse.request_unknown": Code(
+            Misuse, "No request with this id waits for an answer.", "Answer each request once."
+        ),
+        "misuse.request_uncharged": Code(
+            Misuse,
+            "A request was answered before it was charged to its budget.",
+            "Charge it once it is eligible, then admit it and persist that.",
+        ),
+        "misuse.answer_kind": Code(
+            Misuse, "This is no answer to that kind of request.", "Answer as its record says."
+        ),
+    }
+)
