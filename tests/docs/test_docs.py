@@ -32,7 +32,8 @@ RULES: Final = [
 DECISIONS: Final = sorted((ROOT / "docs/adr").glob("[0-9]*.md"))
 GENERATED: Final = print_spec.pages() | print_reference.pages()
 
-RULE_ID: Final = re.compile(r"(?<![\w-])(?:TX-[A-Z]+|PO|AP|ID|RC|RD|RT|GR(?:-ID)?|FR)-\d+(?![\w-])")
+FAMILY: Final = r"(?:TX-[A-Z]+|PO|AP|ID|RC|RD|RT|GR(?:-ID)?|FR|HL|PM|WJ|WS|ST)"
+RULE_ID: Final = re.compile(rf"(?<![\w-]){FAMILY}-\d+(?![\w-])")
 DEFINED: Final = re.compile(rf"^(?:\*\*|\| )({RULE_ID.pattern})(?:\*\*| \|)", re.MULTILINE)
 LINK: Final = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 HEADING: Final = re.compile(r"^#+ (.+)$", re.MULTILINE)

@@ -1,0 +1,82 @@
+"""Holding a worker's answer against what was sent (FR-2, PM-6).
+
+An answer has to echo, exactly, everything that identifies the request. An output has to have the
+grant's format and to fit its limit. Anything else breaks the rules of the channel, and the ledger
+stays as it is: the effect may have happened all the same, so the entry stays open.
+
+Deliberately not here: opening frames, and what follows a state.
+"""
+
+from typing import assert_never
+
+from amends.contracts.codes import coded
+from amends.contracts.worker_grant import CapabilityGrant
+from amends.contracts.worker_messages import (
+    AnsweredStatus,
+    CompensationAnswer,
+    CompensationRequest,
+    Indeterminate,
+    NoRecord,
+    OperationAnswer,
+    OperationRequest,
+)
+from amends.contracts.worker_payload import (
+    Cancelled,
+    Failed,
+    Running,
+    Succeeded,
+    SucceededOversize,
+    ToolPayload,
+)
+from amends.ledger.records import LedgerState
+
+
+def check_operation_answer(
+    sent: OperationRequest, answer: OperationAnswer, grant: CapabilityGrant
+) -> LedgerState | None:
+    """The state that the answer reports; None where the worker cannot say, which proves nothing.
+
+    Raises `PeerViolation`: `ledger.answer_mismatch` naming the field, `ledger.output_refused`.
+    """
+    _check_echo(sent, answer)
+    return _state_of(answer.status, grant)
+
+
+def check_compensation_answer(
+    sent: CompensationRequest, answer: CompensationAnswer, grant: CapabilityGrant
+) -> LedgerState | None:
+    """As `check_operation_answer`, for the inverse."""
+    _check_echo(sent, answer)
+    return _state_of(answer.status, grant)
+
+
+def _check_echo(
+    sent: OperationRequest | CompensationRequest, answer: OperationAnswer | CompensationAnswer
+) -> None:
+    for field in answer.__struct_fields__:
+        if field != "status" and getattr(answer, field) != getattr(sent, field):
+            raise coded("ledger.answer_mismatch", {"field": field})
+
+
+def _state_of(status: AnsweredStatus, grant: CapabilityGrant) -> LedgerState | None:
+    match status:
+        case Running():
+            return LedgerState.RUNNING
+        case Succeeded(payload):
+            _check_output(payload, grant)
+            return LedgerState.SUCCEEDED
+        case SucceededOversize():
+            return LedgerState.SUCCEEDED
+        case Failed():
+            return LedgerState.FAILED
+        case Cancelled():
+            return LedgerState.CANCELLED
+        case Indeterminate() | NoRecord():
+            return None
+        case _:
+            assert_never(status)
+
+
+def _check_output(payload: ToolPayload, grant: CapabilityGrant) -> None:
+    if payload.format is not grant.format or payload.size > grant.max_output_bytes:
+        raise coded("ledger.output_refused", {"limit": grant.max_output_bytes})

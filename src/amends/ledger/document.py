@@ -1,0 +1,96 @@
+"""A ledger as bytes, and back: compact JSON in one form, at most 64 KiB (HL-1).
+
+What does not encode to exactly the same bytes again was not written here and is refused: unknown
+or repeated members, another order, spaces. A document that decodes is also coherent: keys have
+their form and stand once, only a succeeded operation has a compensation.
+
+Deliberately not here: who vouches for the bytes. They come out of a sealed envelope.
+"""
+
+import re
+from typing import Final
+
+import msgspec
+
+from amends.contracts.codes import coded
+from amends.contracts.errors import AmendsError
+from amends.ledger.records import (
+    FORMAT_VERSION,
+    MAX_BYTES,
+    MAX_OPERATIONS,
+    Ledger,
+    LedgerCompensation,
+    LedgerOperation,
+    LedgerState,
+)
+
+_TOKEN: Final = re.compile(r"[a-z0-9._-]{1,128}")
+_HASH: Final = re.compile(r"[0-9a-f]{64}")
+_OPERATION_KEY: Final = re.compile(r"op-[0-9a-f]{64}")
+_COMPENSATION_KEY: Final = re.compile(r"cmp-[0-9a-f]{64}")
+_DECODER: Final = msgspec.json.Decoder(Ledger)
+
+
+def encode_ledger(ledger: Ledger) -> bytes:
+    """The bytes that are persisted, hashed and decoded."""
+    return msgspec.json.encode(ledger)
+
+
+def check_room(ledger: Ledger) -> None:
+    """Raises `Refused` (`ledger.full`) when a ledger would not fit: before it is anybody's."""
+    if len(encode_ledger(ledger)) > MAX_BYTES:
+        raise coded("ledger.full", {"limit": MAX_BYTES})
+
+
+def decode_ledger(data: bytes) -> Ledger:
+    """The ledger that these bytes are. Raises `Corrupt` (`ledger.malformed`)."""
+    if len(data) > MAX_BYTES:
+        raise _malformed()
+    try:
+        ledger = _DECODER.decode(data)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        raise _malformed() from None
+    if encode_ledger(ledger) != data or not _is_coherent(ledger):
+        raise _malformed()
+    return ledger
+
+
+def _is_coherent(ledger: Ledger) -> bool:
+    operations = ledger.operations
+    keys = [one.operation_key for one in operations]
+    compensations = [one.compensation for one in operations if one.compensation is not None]
+    inverse = [one.compensation_key for one in compensations]
+    return (
+        ledger.format_version == FORMAT_VERSION
+        and ledger.revision >= len(keys) + len(inverse)
+        and _HASH.fullmatch(ledger.plan_fingerprint) is not None
+        and len(keys) <= MAX_OPERATIONS
+        and len(set(keys)) == len(keys)
+        and len(set(inverse)) == len(inverse)
+        and all(map(_is_operation, operations))
+        and all(map(_is_compensation, compensations))
+    )
+
+
+def _is_operation(one: LedgerOperation) -> bool:
+    fits = (
+        _TOKEN.fullmatch(one.step_id)
+        and _TOKEN.fullmatch(one.tool)
+        and _OPERATION_KEY.fullmatch(one.operation_key)
+        and _HASH.fullmatch(one.input_fingerprint)
+    )
+    return fits is not None and (one.compensation is None or one.state is LedgerState.SUCCEEDED)
+
+
+def _is_compensation(one: LedgerCompensation) -> bool:
+    fits = (
+        _COMPENSATION_KEY.fullmatch(one.compensation_key)
+        and _HASH.fullmatch(one.input_fingerprint)
+        and _TOKEN.fullmatch(one.tenant_scope)
+        and _HASH.fullmatch(one.grant_fingerprint)
+    )
+    return fits is not None
+
+
+def _malformed() -> AmendsError:
+    return coded("ledger.malformed")

@@ -1,0 +1,1 @@
+"""Records that nobody can change, swap or roll back unseen: envelopes, anchors, fences, files."""
