@@ -46,6 +46,20 @@ COMPARISONS: Final = (
         reach=Reach(2.0, at_most=True),
     ),
     Comparison(
+        name="seal and open 256 bytes, beside the bare cipher",
+        unit="µs",
+        case=("sealed", "256"),
+        against=("cipher", "256"),
+        reach=Reach(4.0, at_most=True),
+    ),
+    Comparison(
+        name="seal and open 4096 bytes, beside the bare cipher",
+        unit="µs",
+        case=("sealed", "4096"),
+        against=("cipher", "4096"),
+        reach=Reach(4.0, at_most=True),
+    ),
+    Comparison(
         name="memory of a process that executes",
         unit="MB",
         case=("memory",),

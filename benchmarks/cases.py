@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from benchmarks import loops
+from benchmarks import frames, loops
 from benchmarks.dbos_loop import dbos
 from benchmarks.fill import filled
 from benchmarks.product import run
@@ -58,6 +58,8 @@ CASES: Final[Mapping[str, Callable[..., float]]] = {
     "among": _among,
     "dbos": lambda folder, threads: dbos(folder / "dbos.db", 120, int(threads)),
     "memory": _memory,
+    "sealed": lambda _, size: frames.sealed(int(size)),
+    "cipher": lambda _, size: frames.cipher(int(size)),
     "import": lambda folder: _command(folder, "-c", "from amends import Amends, capability"),
     "python": lambda folder: _command(folder, "-c", "pass"),
     "help": lambda folder: _command(folder, "-m", "amends", "--help"),

@@ -12,7 +12,7 @@ Deliberately not here: who may send what and when, and what a frame around it lo
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypedDict
 
 import msgspec
 
@@ -52,6 +52,14 @@ class LedgerHead(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         check_counter(self.attempt_fence, "attempt_fence")
         check_counter(self.ledger_revision, "ledger_revision")
         check_fingerprint(self.ledger_hash, "ledger_hash")
+
+
+class Names(TypedDict):
+    """What every request and answer repeats, as keyword arguments of their records."""
+
+    protocol_version: int
+    session_id: str
+    request_id: str
 
 
 class _Named(

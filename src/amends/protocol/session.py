@@ -13,7 +13,7 @@ from typing import Final
 from amends.contracts.codes import coded
 from amends.contracts.errors import Refused
 from amends.contracts.worker_identity import check_token
-from amends.contracts.worker_messages import RequestMessage
+from amends.contracts.worker_messages import Names, RequestMessage
 from amends.contracts.worker_wire import decode_any, encode_record
 from amends.protocol.bootstrap import Bootstrap
 from amends.protocol.breaking import ChannelBroken, poisoned
@@ -52,6 +52,14 @@ class Session(ABC):
     def waiting(self) -> tuple[str, ...]:
         """The ids of requests without an answer, oldest first."""
         return tuple(self._waiting)
+
+    def names(self, request_id: str) -> Names:
+        """What a request begins with: `InvokeRequest(**session.names("r-1"), …)`."""
+        return {
+            "protocol_version": self.version.value,
+            "session_id": self.session_id,
+            "request_id": request_id,
+        }
 
     def feed(self, data: bytes) -> None:
         """Take bytes from the peer; `next_event` tells what they mean.

@@ -130,13 +130,8 @@ class WorkerSession(Session):
     def _rejection(self, message: RequestMessage, code: str) -> bytes:
         if self.version is Version.LINES:
             return b""
-        rejection = Rejection(
-            protocol_version=self.version.value,
-            session_id=self.session_id,
-            request_id=message.request.request_id,
-            code=code,
-        )
-        return self._send(Rejected(rejection))
+        names = self.names(message.request.request_id)
+        return self._send(Rejected(Rejection(**names, code=code)))
 
     def _farewell(self, message: AnyMessage) -> bytes:
         if self._state is SessionState.CLOSING and isinstance(message, RequestMessage):

@@ -76,5 +76,23 @@ def test_what_is_no_message_is_refused(text: bytes) -> None:
     assert code_of(lambda: decode_any(text, Message, max_bytes=999)) == "worker.message_invalid"
 
 
+@pytest.mark.rule("GR-ID-1")
+@pytest.mark.parametrize("kind", sorted(set(K) - {K.HOST_HELLO, K.WORKER_HELLO}))
+def test_any_change_to_an_authentic_message_leaves_a_message_or_a_coded_refusal(kind: K) -> None:
+    """Whoever has the keys can write anything; nothing of it leads to an error without a code."""
+    message = message_of(kind)
+    text, forms = encode_record(message), Message | type(message)
+    for at in range(len(text)):
+        for piece in (b"", b'"', b"[", b"}", b",", b"9", b"-", b"\\", b"\xff", b"\x00"):
+            read_or_refused(text[:at] + piece + text[at + 1 :], forms)
+
+
+def read_or_refused(text: bytes, forms: Any) -> None:
+    try:
+        decode_any(text, forms, max_bytes=10_000)
+    except Refused as refusal:
+        assert refusal.code.partition(".")[0] in {"input", "worker"}  # noqa: PT017 - both are right
+
+
 def test_messages_show_no_payload() -> None:
     assert "amount" not in repr(message_of(K.COMPENSATE_OPERATION))

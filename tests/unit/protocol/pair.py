@@ -151,11 +151,7 @@ def message_of(
     transcript: Fingerprint = HASH,
 ) -> Any:
     """A well-formed message of any kind but the greetings."""
-    names: Any = {
-        "protocol_version": version.value,
-        "session_id": SESSION,
-        "request_id": request_id,
-    }
+    names: Any = host_session(version).names(request_id)
     target: Any = names | {"tool": "pay", "operation_key": OPERATION}
     inverse: Any = target | {
         "compensation_key": COMPENSATION,

@@ -24,6 +24,7 @@ from amends.contracts.worker_payload import (
     SucceededOversize,
     ToolPayload,
 )
+from amends.protocol.bootstrap import Bootstrap, SessionKey
 from amends.protocol.breaking import ChannelBroken
 from amends.protocol.events import (
     Answered,
@@ -47,6 +48,7 @@ from tests.unit.protocol.pair import (
     HASH,
     ORDER,
     REQUESTS,
+    SESSION,
     TENANT,
     Pair,
     bootstrap,
@@ -535,6 +537,41 @@ def test_a_peer_cannot_make_a_session_hold_more_than_one_frame(version: Version)
     assert broken_by(pair.worker, frame).code == "channel.too_large"
     if version is Version.LINES:
         assert broken_by(opened(version).worker, endless + b"\n").code == "channel.too_large"
+
+
+# ── sessions and their keys ──────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.rule("FR-5")
+@pytest.mark.fault(59)
+def test_a_worker_that_begins_anew_takes_nothing_of_the_session_before() -> None:
+    """The same bootstrap and another nonce: another transcript, and other keys."""
+    before = opened()
+    old = [frame for host, frame in before.passed if host][1:]
+    old.append(before.host.ask(message_of(K.DISPATCH_OPERATION)))
+    for frame in old:
+        pair = Pair()
+        pair.worker = WorkerSession(bootstrap(), tenant_scope=TENANT, nonce=b"W" * 32)
+        pair.to_worker(pair.host.start())
+        assert broken_by(pair.worker, frame).code == "channel.not_authentic"
+
+
+@pytest.mark.rule("FR-4")
+@pytest.mark.fault(62)
+@pytest.mark.parametrize("version", Version)
+def test_an_open_session_keeps_its_key_while_new_ones_use_another(version: Version) -> None:
+    old, new = opened(version), Pair(version)
+    other = Bootstrap(SESSION, SessionKey(b"n" * 32), version)
+    new.host = HostSession(other, GRANTS, tenant_scope=TENANT, nonce=b"h" * 32)
+    new.worker = WorkerSession(other, tenant_scope=TENANT, nonce=b"w" * 32)
+    if version is Version.SEALED:
+        greet(new)
+    new.to_worker(new.host.open_session())
+    asked = message_of(K.INVOKE, version)
+    for pair in (old, new):
+        assert isinstance(pair.answered(asked, Running()), Answered)
+    crossed = new.host.ask(message_of(K.INVOKE, version, "r-2"))
+    assert broken_by(old.worker, crossed).code == "channel.not_authentic"
 
 
 # ── secrets and shapes ───────────────────────────────────────────────────────────────────────────
