@@ -60,6 +60,13 @@ COMPARISONS: Final = (
         reach=Reach(4.0, at_most=True),
     ),
     Comparison(
+        name="verification of a bundle, beside bare Ed25519",
+        unit="/s",
+        case=("verify",),
+        against=("ed25519",),
+        reach=Reach(0.8),
+    ),
+    Comparison(
         name="memory of a process that executes",
         unit="MB",
         case=("memory",),

@@ -12,6 +12,7 @@ from typing import Final
 
 from benchmarks import frames, loops
 from benchmarks.dbos_loop import dbos
+from benchmarks.evidence import bare_ed25519, verified
 from benchmarks.fill import filled
 from benchmarks.product import run
 
@@ -57,6 +58,8 @@ CASES: Final[Mapping[str, Callable[..., float]]] = {
     "latency": _latency,
     "among": _among,
     "dbos": lambda folder, threads: dbos(folder / "dbos.db", 120, int(threads)),
+    "verify": verified,
+    "ed25519": bare_ed25519,
     "memory": _memory,
     "sealed": lambda _, size: frames.sealed(int(size)),
     "cipher": lambda _, size: frames.cipher(int(size)),

@@ -20,8 +20,9 @@ from amends.contracts.enums import Mode
 from amends.contracts.errors import AmendsError
 from amends.contracts.json_types import Json
 from amends.contracts.outcomes import ErrorInfo, NotApplied
-from amends.receipts.bundle import ChainLine, Header, write_lines
+from amends.receipts.bundle import FORMAT, ChainLine, Header, write_lines
 from amends.receipts.chain import chain_of
+from amends.receipts.keyset import jwk_of
 from amends.testing.invariants import canary_absent
 from amends.testing.workbench import TENANT, Workbench
 from tests.unit.runtime.desk import Desk, action, ask
@@ -122,8 +123,9 @@ async def read_back(bench: Workbench, heard: Heard) -> None:
         heard.shown(view)
         chain = chain_of(view.result.transaction_id)
         chains.append(ChainLine(tenant=TENANT, chain=chain, receipts=view.receipts))
-    header = Header(store="bench", keys=(bench.signer.public_key.hex(),))
-    exported = [line.decode() for line in write_lines(header, chains)]
+    keys = tuple(map(jwk_of, bench.signer.ring.published))
+    header = Header(format=FORMAT, store="bench", keys=keys)
+    exported = [line.decode() for line in write_lines(header, chains, bench.signer)]
     assert len(exported) == len(chains) + 2
     heard.texts += exported
     heard.texts += [repr(await bench.snapshot()), repr(await bench.olga.refusals())]

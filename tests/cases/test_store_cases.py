@@ -29,7 +29,8 @@ from amends.contracts.enums import Handler, Status
 from amends.contracts.evidence import ReceiptType, Tail
 from amends.contracts.ids import TransactionId
 from amends.contracts.results import Result
-from amends.receipts.bundle import Bundle, write_lines
+from amends.receipts.audit import BundleAudit, CheckedChain
+from amends.receipts.bundle import Bundle, ChainLine
 from amends.receipts.chain import GENESIS, receipt_hash
 from amends.receipts.signing import KeyRing
 from amends.recovery.sweeper import Sweeper
@@ -41,15 +42,9 @@ from amends.testing.errands import Commit, Plan, run_errand
 from amends.testing.refusals import refused_with
 from amends.testing.till import Setup, open_till
 from amends.testing.workbench import CHARGE
-from amends.wiring.auditing import (
-    CheckedChain,
-    check_bundle,
-    check_store,
-    header_of,
-    public_keys,
-    read_chains,
-)
+from amends.wiring.auditing import check_store, public_keys
 from amends.wiring.backups import make_backup, restore
+from amends.wiring.bundling import Chosen, bundle_of
 from amends.wiring.health import examine
 from tests.acceptance.children import Child, effects
 from tests.acceptance.command_line import APP, WAIT_S, environment, integrity, start
@@ -226,10 +221,9 @@ def test_two_copies_that_went_apart_are_never_merged(path: Path, tmp_path: Path)
     id_ = TransactionId("txn_plan")
     (here,) = check_store(path, public_keys(path), {}, [id_], TENANT)
     assert here.head is not None
-    lines = list(write_lines(header_of(other), read_chains(other, [id_], TENANT)))
-    bundle = Bundle(lines)
-    assert bundle.header.store != header_of(path).store
-    (there,) = check_bundle(bundle, bundle.keys, {id_: here.head})
+    bundle = Bundle(bundle_of(other, Chosen(transactions=(id_,))))
+    assert bundle.header.store == done.lineage
+    (there,) = BundleAudit(bundle, bundle.keys, {id_: here.head}).chains()
     assert "receipt.fork" in [one.code for one in there.findings]
     make_backup(path, tmp_path / "a.db", with_key=True, phase=quiet)
     back = restore(tmp_path / "a.db", other, replace=True, phase=quiet)
@@ -264,6 +258,10 @@ def assert_whole(path: Path) -> None:
     assert [one for one in checked(path) if one.findings] == []
 
 
+def exported(path: Path, id_: str) -> list[ChainLine]:
+    return list(Bundle(bundle_of(path, Chosen(transactions=(TransactionId(id_),)))).chains())
+
+
 def checked(path: Path) -> list[CheckedChain]:
     return list(check_store(path, public_keys(path), {}, (), TENANT))
 
@@ -273,7 +271,7 @@ def test_receipts_verify_after_they_were_written_closed_and_read_again(path: Pat
     """What is hashed is what is stored: times are whole microseconds on both sides."""
     fill(path)
     assert_whole(path)
-    (chain,) = read_chains(path, [TransactionId("txn_done")], TENANT)
+    (chain,) = exported(path, "txn_done")
     assert [receipt_hash(one) for one in chain.receipts] == [one.hash for one in chain.receipts]
     assert {one.step.type for one in chain.receipts} >= {
         ReceiptType.EXECUTION_STARTED,
@@ -456,7 +454,7 @@ def test_a_record_that_says_two_things_at_once_is_named_and_not_acted_on(
     assert body_of(path, id_) == before
     (named,) = [one for one in examine(path, quick=False, told=untold) if one.name == "records"]
     assert named.named == (f"{TENANT} {id_}",)
-    (chain,) = read_chains(path, [TransactionId(id_)], TENANT)
+    (chain,) = exported(path, id_)
     assert chain.receipts
 
 

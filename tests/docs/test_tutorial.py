@@ -133,7 +133,7 @@ def _shown() -> dict[str, set[str]]:
         for block in FENCED.findall(page.read_text("utf-8")):
             for line in SHOWN.findall(block):
                 words = shlex.split(line)
-                name = " ".join(words[:2] if words[0] == "tx" else words[:1])
+                name = " ".join(words[:2] if words[0] in {"keys", "tx"} else words[:1])
                 options = {word for word in words if word.startswith("--")}
                 shown.setdefault(name, set()).update(options)
     return shown

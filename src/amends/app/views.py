@@ -12,7 +12,6 @@ from amends.contracts.ids import ActionId, ApprovalId, PlanId, TransactionId
 from amends.contracts.principals import Caller
 from amends.contracts.results import Result
 from amends.receipts.chain import chain_of
-from amends.receipts.signing import KeyRing
 from amends.receipts.verify import Verification, verify_chain
 from amends.runtime.reading import Reading, Selector, View
 from amends.stores.port import Page
@@ -25,7 +24,7 @@ class Views:
     def __init__(self, runtime: Runtime, caller: Caller) -> None:
         self._reading = Reading(runtime.engine)
         self._reader = caller
-        self._keys = KeyRing([runtime.signer.public_key])
+        self._audited = runtime
 
     async def get(
         self,
@@ -112,10 +111,10 @@ class Views:
         return view.receipts
 
     async def verify(self, transaction: Result | str) -> Verification:
-        """Check a transaction's receipts against this store's own key: chain and signatures."""
+        """Check a transaction's receipts against this store's own keys: chain and signatures."""
         read = await self.receipts(transaction)
         chain = read[0].chain if read else chain_of(TransactionId(""))
-        return verify_chain(read, self._keys, chain=chain)
+        return verify_chain(read, self._audited.keys, chain=chain)
 
 
 def _approval(named: str) -> ApprovalId:

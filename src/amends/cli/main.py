@@ -128,6 +128,20 @@ _COMMANDS: Final[Mapping[str, _Command]] = MappingProxyType(
             "The exit code tells the kind of fault; what is printed tells its place. Keep the "
             "heads that are printed elsewhere: with --head they show whether an end was cut off.",
         ),
+        "checkpoint": _Command(
+            "amends.cli.operations.keeping:checkpoint",
+            "Sign what the store's log is now.\n\n"
+            "A program that embeds Amends makes one each day. Keep what is printed elsewhere: "
+            "with --checkpoint, amends verify shows that nothing before it was changed.",
+        ),
+        "prove": _Command(
+            "amends.cli.operations.keeping:prove",
+            "Prove that receipts are in the log.",
+        ),
+        "keys": _Command(
+            "amends.cli.operations.keys:keys",
+            "The keys that sign receipts: list, rotate, export, compromised.",
+        ),
         "backup": _Command(
             "amends.cli.operations.copying:backup",
             "Copy a store, while it is in use.",

@@ -5,6 +5,7 @@ rules make a new one, and compare-and-set on the revision moves it into the stor
 """
 
 from datetime import datetime
+from typing import Final
 
 import msgspec
 
@@ -29,6 +30,9 @@ from amends.contracts.ids import (
 from amends.contracts.json_types import Json, JsonText
 from amends.contracts.outcomes import ErrorInfo, ProviderOperation
 from amends.contracts.principals import Identity, PrincipalRef
+
+STORE_TENANT: Final = TenantId("*")
+"""Whose documents are that belong to the whole store; no tenant can be called so."""
 
 
 class Document(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
@@ -306,3 +310,18 @@ class Correction(Document, frozen=True, kw_only=True):
     ruled_by: PrincipalRef | None = None
     ruling: str | None = None
     allows_compensation: bool = False
+
+
+class LogCheckpoint(Document, frozen=True, kw_only=True):
+    """What a store's log was when somebody looked: a signed root over its first receipts (RC-3).
+
+    It is of the store and of no tenant. `position` is the place in the feed of the last receipt in
+    it, `parts` are what a tree needs to grow on (in hex), and `note` is what is handed out.
+    """
+
+    checkpoint_id: str
+    lineage: str
+    size: int
+    position: int
+    parts: tuple[str, ...]
+    note: str

@@ -4,9 +4,11 @@ never raw input, output or secrets. Building, chaining and checking them lives i
 
 from datetime import datetime
 from enum import StrEnum
+from typing import Annotated
 
 import msgspec
 
+from amends.contracts.admission import MAX_SAFE_INTEGER
 from amends.contracts.enums import Status, Verdict
 from amends.contracts.ids import (
     ActionId,
@@ -19,6 +21,9 @@ from amends.contracts.ids import (
 )
 from amends.contracts.outcomes import ProviderOperation
 from amends.contracts.principals import PrincipalRef
+
+Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_SAFE_INTEGER)]
+"""A whole number that every reader of JSON reads alike, since hashes are over its text."""
 
 
 class ReceiptType(StrEnum):
@@ -70,8 +75,8 @@ class Step(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=Tr
     approval_id: ApprovalId | None = None
     status: Status | None = None
     verdict: Verdict | None = None
-    revision: int | None = None
-    attempt: int | None = None
+    revision: Count | None = None
+    attempt: Count | None = None
     fence: Fence | None = None
     code: str | None = None
     hashes: dict[str, str] = {}
@@ -84,7 +89,7 @@ class Receipt(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults
     """
 
     chain: str
-    number: int
+    number: Count
     previous: str
     hash: str
     step: Step

@@ -5,8 +5,12 @@ Durations are integers in milliseconds, with the unit last in the name.
 """
 
 from datetime import UTC, datetime, timedelta
+from typing import Final
 
 from amends.contracts.errors import Refused
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+"""From where instants are counted that are written as numbers."""
 
 
 def require_instant(value: object, field: str) -> datetime:

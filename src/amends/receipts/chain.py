@@ -43,7 +43,8 @@ def chain_of(transaction_id: TransactionId) -> str:
 
 def receipt_hash(receipt: Receipt) -> str:
     """What `hash` must be, in lower-case hex, given everything else in the receipt."""
-    return _hash_of(receipt.chain, receipt.number, receipt.previous, receipt.step)
+    covered = _Covered(receipt.chain, receipt.number, receipt.previous, receipt.step)
+    return record_digest(RECEIPT_TAG, covered)
 
 
 def seal(tail: Tail | None, steps: Sequence[Step], signer: Signer | None) -> tuple[Receipt, ...]:
@@ -85,8 +86,9 @@ def _hash_of(chain: str, number: int, previous: str, step: Step) -> str:
 
 
 def _signed(receipt: Receipt, signer: Signer) -> Receipt:
-    signature = signer.sign(signed_bytes(receipt.hash)).hex()
-    return msgspec.structs.replace(receipt, key_id=signer.key_id, signature=signature)
+    held = signer.held()
+    signature = held.sign(signed_bytes(receipt.hash)).hex()
+    return msgspec.structs.replace(receipt, key_id=held.key_id, signature=signature)
 
 
 def _admitted(step: Step) -> Step:

@@ -10,11 +10,15 @@ head which somebody kept is compared (`expected_head`). Nor that the signature o
 was taken away, which takes nothing from what the last one proves. The start of an attempt stands
 unsigned at the end until the attempt is settled, so it is no fault there.
 
+What others could have signed too is not believed, whatever date it bears, unless a checkpoint shows
+that it was there before they could (`pins`).
+
 Pure: no clock, no IO. Deliberately not here: reading bundles, and an exit code for each kind.
 """
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from enum import StrEnum
 from itertools import pairwise
 from typing import Final
@@ -24,7 +28,7 @@ import msgspec
 from amends.contracts.errors import Refused
 from amends.contracts.evidence import Receipt, ReceiptType, Tail
 from amends.receipts.chain import GENESIS, chain_of, receipt_hash
-from amends.receipts.signing import KeyRing, signed_bytes
+from amends.receipts.signing import KeyRing, PublishedKey, signed_bytes
 
 UNDER_WAY: Final = frozenset(
     {
@@ -52,6 +56,8 @@ class FaultCode(StrEnum):
     KEY_UNKNOWN = "receipt.key_unknown"
     SIGNATURE_INVALID = "receipt.signature_invalid"
     SIGNATURE_MISSING = "receipt.signature_missing"
+    KEY_COMPROMISED = "receipt.key_compromised"
+    KEY_OUT_OF_SPAN = "receipt.key_out_of_span"
     CUT_TAIL = "receipt.cut_tail"
 
 
@@ -63,6 +69,13 @@ class Fault(msgspec.Struct, frozen=True):
 
     code: FaultCode
     position: int
+
+
+class Pin(msgspec.Struct, frozen=True):
+    """A checkpoint shows that receipts up to this number were there at this instant."""
+
+    number: int
+    at: datetime
 
 
 class Verification(msgspec.Struct, frozen=True):
@@ -116,6 +129,7 @@ def verify_chain(
     *,
     expected_head: Tail | None = None,
     chain: str | None = None,
+    pins: Sequence[Pin] = (),
 ) -> Verification:
     """Check a whole chain, from its first receipt on.
 
@@ -125,13 +139,79 @@ def verify_chain(
     """
     if not receipts:
         return Verification((Fault(FaultCode.EMPTY, 0),))
+    if is_sound(receipts, keys, expected_head=expected_head, chain=chain, pins=pins):
+        return Verification((), Tail(receipts[-1].number, receipts[-1].hash))
+    return examine(receipts, keys, expected_head=expected_head, chain=chain, pins=pins)
+
+
+def is_sound(
+    receipts: Sequence[Receipt],
+    keys: KeyRing,
+    *,
+    expected_head: Tail | None,
+    chain: str | None,
+    pins: Sequence[Pin],
+) -> bool:
+    """Whether nothing is wrong, found out in one pass; what `examine` says of a sound chain.
+
+    Most chains are sound, and most of the time then goes into their signatures.
+    """
+    first = receipts[0]
+    tenant, transaction_id, home = first.step.tenant, first.step.transaction_id, first.chain
+    if home != chain_of(transaction_id) or chain not in {None, home}:
+        return False
+    previous = GENESIS
+    for number, receipt in enumerate(receipts, start=1):
+        step = receipt.step
+        if receipt.number != number or receipt.previous != previous or receipt.chain != home:
+            return False
+        if step.transaction_id != transaction_id or step.tenant != tenant:
+            return False
+        if receipt.hash != _true_hash(receipt):
+            return False
+        is_signed = receipt.signature is not None or receipt.key_id is not None
+        if is_signed and not _is_believed(receipt, keys, pins):
+            return False
+        previous = receipt.hash
+    return _ends_well(receipts, keys, expected_head)
+
+
+def _is_believed(receipt: Receipt, keys: KeyRing, pins: Sequence[Pin]) -> bool:
+    key_id, signature = receipt.key_id, receipt.signature
+    if key_id is None or signature is None:
+        return False
+    if not keys.confirms(key_id, signed_bytes(receipt.hash), signature):
+        return False
+    return _disbelief(receipt, keys.get(key_id), pins) is None
+
+
+def _ends_well(receipts: Sequence[Receipt], keys: KeyRing, expected: Tail | None) -> bool:
+    """Whether the end is signed where it has to be, and lies behind the head that was kept."""
+    last = receipts[-1]
+    if last.signature is None and len(keys) and last.step.type not in UNDER_WAY:
+        return False
+    if expected is None:
+        return True
+    at = expected.number
+    return 0 < at <= len(receipts) and receipts[at - 1].hash == expected.hash
+
+
+def examine(
+    receipts: Sequence[Receipt],
+    keys: KeyRing,
+    *,
+    expected_head: Tail | None,
+    chain: str | None,
+    pins: Sequence[Pin],
+) -> Verification:
+    """Every fault of a chain that has receipts; see `verify_chain`."""
     view = _view(receipts, chain)
     findings = sorted(
         [
             *_strangers(view),
             *_disorder(view),
             *_broken_links(view),
-            *_unsigned(view, keys),
+            *_unsigned(view, keys, pins),
             *_against_head(view, expected_head),
         ],
         key=lambda fault: fault.position,
@@ -223,7 +303,7 @@ def _broken_links(view: _View) -> Iterator[Fault]:
             yield Fault(FaultCode.BROKEN_LINK, at)
 
 
-def _unsigned(view: _View, keys: KeyRing) -> Iterator[Fault]:
+def _unsigned(view: _View, keys: KeyRing, pins: Sequence[Pin]) -> Iterator[Fault]:
     head = max((place for _, place in view.own()), default=0)
     for at, place, receipt in view.believed():
         if receipt.signature is None:
@@ -234,6 +314,19 @@ def _unsigned(view: _View, keys: KeyRing) -> Iterator[Fault]:
             yield Fault(FaultCode.KEY_UNKNOWN, at)
         elif not keys.confirms(receipt.key_id, signed_bytes(receipt.hash), receipt.signature):
             yield Fault(FaultCode.SIGNATURE_INVALID, at)
+        elif (fault := _disbelief(receipt, keys.get(receipt.key_id), pins)) is not None:
+            yield Fault(fault, at)
+
+
+def _disbelief(receipt: Receipt, key: PublishedKey | None, pins: Sequence[Pin]) -> FaultCode | None:
+    """Why a genuine signature does not count, if so."""
+    if key is None or (key.since is key.until is key.compromised is None):
+        return None
+    if key.compromised is not None:
+        was_there = any(pin.number >= receipt.number and pin.at < key.compromised for pin in pins)
+        if receipt.step.at >= key.compromised or not was_there:
+            return FaultCode.KEY_COMPROMISED
+    return None if key.spans(receipt.step.at) else FaultCode.KEY_OUT_OF_SPAN
 
 
 def _against_head(view: _View, expected: Tail | None) -> Iterator[Fault]:

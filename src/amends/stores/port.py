@@ -21,6 +21,7 @@ from amends.contracts.documents import (
     CompensationSlots,
     Correction,
     Document,
+    LogCheckpoint,
     Refusal,
     Reservation,
     TransactionRecord,
@@ -40,6 +41,7 @@ AnyDocument = (
     | Refusal
     | Correction
     | UnclaimedEffect
+    | LogCheckpoint
 )
 
 
@@ -210,7 +212,13 @@ class Store(Protocol):
         ...
 
     async def feed(self, *, after: int = 0, limit: int = limits.PAGE_SIZE) -> Sequence[FeedEntry]:
-        """Receipts of all chains in the store's order, from position `after + 1`."""
+        """Receipts of all chains in the store's order, from position `after + 1`.
+
+        The order never changes once it was seen: a receipt that becomes visible later has a higher
+        position than every one that was visible before, whoever wrote it and however long its
+        change set took. Positions may leave gaps, and nothing ever fills one. Checkpoints of the
+        log stand on this (RC-3).
+        """
         ...
 
     async def now(self) -> datetime:

@@ -16,12 +16,12 @@ from amends.contracts.documents import Document
 from amends.contracts.errors import Corrupt
 from amends.contracts.evidence import Receipt
 from amends.contracts.ids import TenantId
+from amends.contracts.times import EPOCH
 from amends.stores.port import Due, FeedEntry, Stored, Unreadable
 from amends.stores.shapes import RECEIPTS, Columns, Shape
 
 D = TypeVar("D", bound=Document)
 
-EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND: Final = timedelta(microseconds=1)
 
 

@@ -20,6 +20,7 @@ from amends.contracts.documents import (
     CompensationSlots,
     Correction,
     Document,
+    LogCheckpoint,
     Refusal,
     Reservation,
     TransactionRecord,
@@ -126,6 +127,10 @@ def _unclaimed(effect: UnclaimedEffect) -> Columns:
     return (effect.provider, effect.provider_key)
 
 
+def _checkpoint(checkpoint: LogCheckpoint) -> Columns:
+    return (checkpoint.lineage,)
+
+
 def _correction(correction: Correction) -> Columns:
     return (correction.transaction_id, correction.target)
 
@@ -183,6 +188,7 @@ _ALL: Final[tuple[Shape[Any], ...]] = (
         _unclaimed,
     ),
     _shape(Correction, "corrections", "correction_id", "transaction_id target", _correction),
+    _shape(LogCheckpoint, "log_checkpoints", "checkpoint_id", "lineage", _checkpoint),
 )
 
 SHAPES: Final[Mapping[type[Document], Shape[Any]]] = MappingProxyType(

@@ -8,7 +8,7 @@ import asyncio
 from amends.contracts.evidence import Receipt
 from amends.receipts.signing import KeyRing
 from amends.receipts.verify import verify_chain
-from amends.stores.port import Accepted, Append, ChangeSet, Loss, Lost, Store
+from amends.stores.port import Accepted, Append, ChangeSet, FeedEntry, Loss, Lost, Store
 from amends.testing.store_contract_trial import Trial, commit, lost
 from amends.testing.store_documents import (
     OTHER_TENANT,
@@ -109,6 +109,30 @@ class ChainContract(Trial):
             rest = await store.feed(after=positions[1], limit=2)
             assert [entry.position for entry in rest] == positions[2:4]
             assert await store.feed(after=positions[-1]) == []
+
+    async def test_the_feed_never_changes_behind_a_place_that_was_seen(self) -> None:
+        """Writers come and go on several stores; a follower that reads on misses nothing."""
+        async with self.bench() as bench:
+            stores = [await bench.open(), await bench.open()]
+            writing = asyncio.gather(
+                *[_write_chain(stores[number % 2], str(number)) for number in range(12)]
+            )
+            seen: list[FeedEntry] = []
+            while not writing.done() or len(seen) < 12 * 4:
+                after = seen[-1].position if seen else 0
+                seen += await stores[0].feed(after=after, limit=5)
+                await asyncio.sleep(0)
+            await writing
+            assert seen == await stores[1].feed(limit=1_000)
+
+
+async def _write_chain(store: Store, name: str) -> None:
+    """Two change sets of two receipts each."""
+    tail = None
+    for _ in range(2):
+        append = links(2, name=name, tail=tail)
+        await commit(store, append)
+        tail = tail_of(append)
 
 
 async def _race(stores: list[Store], appends: list[Append]) -> list[Append]:

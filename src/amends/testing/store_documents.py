@@ -28,6 +28,7 @@ from amends.contracts.documents import (
     Evidence,
     GateVerdict,
     InputSnapshot,
+    LogCheckpoint,
     Refusal,
     Reservation,
     SlotHolder,
@@ -255,6 +256,24 @@ def an_unclaimed_effect(
     )
 
 
+def a_log_checkpoint(
+    name: str = "1", *, tenant: TenantId = TENANT, at: datetime = START
+) -> LogCheckpoint:
+    """A checkpoint `ckp_<name>` of a log with one receipt."""
+    return LogCheckpoint(
+        tenant=tenant,
+        revision=1,
+        created_at=at,
+        updated_at=at,
+        checkpoint_id=f"ckp_{name}",
+        lineage="lineage",
+        size=1,
+        position=1,
+        parts=(HASH,),
+        note="a note",
+    )
+
+
 def one_of_each(
     name: str = "1", *, tenant: TenantId = TENANT, at: datetime = START
 ) -> tuple[AnyDocument, ...]:
@@ -268,6 +287,7 @@ def one_of_each(
         a_refusal(name, tenant=tenant, at=at),
         a_correction(name, tenant=tenant, at=at),
         an_unclaimed_effect(name, tenant=tenant, at=at),
+        a_log_checkpoint(name, tenant=tenant, at=at),
     )
 
 

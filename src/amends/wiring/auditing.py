@@ -5,67 +5,65 @@ store that lies still is checked further than an exported bundle can be: a recor
 was changed, so the receipts of its last change have to be there. That finds a tail that was cut off
 behind the back of the store, without a head that somebody had kept.
 
+Checkpoints are held against the whole log where all of it is at hand: in a store, and in a bundle
+of everything. A bundle of some transactions brings paths instead (`proving`).
+
 Nothing here opens an engine, makes a key, or writes to the store.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import takewhile
 from pathlib import Path
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
 from amends.contracts.codes import coded
 from amends.contracts.documents import TransactionRecord
-from amends.contracts.errors import Misuse
-from amends.contracts.evidence import Receipt, Tail
+from amends.contracts.errors import Corrupt, Misuse
+from amends.contracts.evidence import Receipt
 from amends.contracts.ids import TenantId, TransactionId
-from amends.receipts.bundle import Bundle, ChainLine, Header
+from amends.receipts.audit import (
+    CheckedChain,
+    CheckedLog,
+    Finding,
+    Heads,
+    checked_log,
+    explained,
+    located,
+)
+from amends.receipts.bundle import ChainLine
 from amends.receipts.chain import CHAIN_PREFIX, chain_of
+from amends.receipts.checkpoint import LogFault, Note, read_note
+from amends.receipts.keyset import read_key_set
+from amends.receipts.log import (
+    Books,
+    Came,
+    LogFinding,
+    check_whole,
+    leaf_or_none,
+    open_books,
+    pins_by_place,
+)
 from amends.receipts.signing import KEY_LENGTH, KeyRing
-from amends.receipts.verify import Fault, FaultCode, verify_chain
+from amends.receipts.verify import FaultCode, Pin, verify_chain
 from amends.stores.port import Stored
-from amends.stores.rows import corrupt_receipt
-from amends.stores.sqlite.backup import fresh_beside, give_name
+from amends.stores.sqlite.logbook import checkpoints, logged
 from amends.stores.sqlite.survey import ChainName, Survey
-from amends.wiring.keys import KEY_SUFFIX, key_path, load_or_make_key
+from amends.wiring.keys import KEY_SUFFIX, key_path, read_keys
+from amends.wiring.proving import ReadLog
 
 UNREADABLE: Final = "store.receipt_corrupt"
 BEHIND: Final = "store.record_behind"
 CONTRADICTS: Final = "store.record_corrupt"
 
-
-Heads: TypeAlias = Mapping[TransactionId, Tail]
-"""Ends of chains that somebody kept outside."""
-
-
-class Finding(NamedTuple):
-    """What is wrong, and where; `position` counts receipts from 0, `number` is the receipt's."""
-
-    code: str
-    position: int
-    number: int | None
-
-
-class CheckedChain(msgspec.Struct, frozen=True, kw_only=True):
-    """One chain, with what was found. `head` is known only where nothing was."""
-
-    tenant: TenantId
-    transaction_id: TransactionId
-    receipts: int
-    head: Tail | None
-    findings: tuple[Finding, ...]
-
-
-def header_of(database: Path) -> Header:
-    """How a bundle of this store begins."""
-    with Survey(database) as survey:
-        return Header(store=survey.lineage, keys=tuple(key.hex() for key in public_keys(database)))
+Pins: TypeAlias = Callable[[ChainName, Sequence[Receipt]], tuple[Pin, ...]]
 
 
 def public_keys(database: Path) -> KeyRing:
-    """The public key of a store, as far as its key file is there."""
+    """The public keys of a store, as far as its key file is there."""
     path = key_path(database)
-    return KeyRing([load_or_make_key(path).public_key] if path.exists() else [])
+    return read_keys(path).ring if path.exists() else KeyRing()
 
 
 def given_key(given: str) -> bytes:
@@ -77,15 +75,19 @@ def given_key(given: str) -> bytes:
     path = Path(given)
     if raw is None and path.is_file():
         if path.suffix == KEY_SUFFIX:
-            return load_or_make_key(path).public_key
+            return read_keys(path).signer.public_key
         raw = _unhexed(path.read_text("ascii", "replace").strip())
     if raw is None:
-        raise Misuse(
-            "key.not_given",
-            "This is no public key, and no file that holds one.",
-            next_step="Give 64 hex digits, or a file with them; see amends doctor.",
-        )
+        raise _not_given()
     return raw
+
+
+def _not_given() -> Misuse:
+    return Misuse(
+        "key.not_given",
+        "This is no public key, and no file that holds one.",
+        next_step="Give 64 hex digits, a file with them, or one that amends keys export wrote.",
+    )
 
 
 def _unhexed(text: str) -> bytes | None:
@@ -96,43 +98,14 @@ def _unhexed(text: str) -> bytes | None:
     return raw if len(raw) == KEY_LENGTH else None
 
 
-def read_chains(
-    database: Path, transactions: Sequence[TransactionId], tenant: TenantId
-) -> Iterator[ChainLine]:
-    """The chains of one tenant's transactions.
+def given_keys(path: Path) -> KeyRing:
+    """The keys of a JWK Set, as `amends keys export` writes it.
 
-    Raises `Refused` (`transaction.not_found`) and `Corrupt` (`store.receipt_corrupt`).
+    Raises `Misuse` (`key.not_given`) where there is no such file, and `Corrupt` (`keys.malformed`).
     """
-    with Survey(database) as survey:
-        for transaction_id in transactions:
-            yield _line(survey, ChainName(tenant, chain_of(transaction_id)))
-
-
-def read_all_chains(database: Path) -> Iterator[ChainLine]:
-    """Every chain of every tenant. Raises as `read_chains`."""
-    with Survey(database) as survey:
-        for name in survey.chains():
-            yield _line(survey, name)
-
-
-def _line(survey: Survey, name: ChainName) -> ChainLine:
-    read = survey.receipts(name)
-    for number in read.unreadable:
-        raise corrupt_receipt(name.chain, number)
-    if not read.receipts:
-        raise coded("transaction.not_found")
-    return ChainLine(tenant=name.tenant, chain=name.chain, receipts=read.receipts)
-
-
-def write_bundle(target: Path, lines: Iterable[bytes]) -> None:
-    """Write a bundle to a new file; it is whole and survives a crash when this returns.
-
-    Raises `Misuse` (`backup.target_exists`), `Unavailable`, and what making the lines raises.
-    """
-    with fresh_beside(target) as made:
-        with made.open("wb") as file:
-            file.writelines(lines)
-        give_name(made, target)
+    if not path.is_file():
+        raise _not_given()
+    return read_key_set(path.read_bytes())
 
 
 def count_chains(database: Path) -> int:
@@ -141,44 +114,74 @@ def count_chains(database: Path) -> int:
         return survey.count_chains()
 
 
-def check_bundle(bundle: Bundle, keys: KeyRing, heads: Heads) -> Iterator[CheckedChain]:
-    """Check every chain of a bundle, also against `heads`. Raises as `Bundle.chains`."""
-    for line in bundle.chains():
-        transaction_id = TransactionId(line.chain.removeprefix(CHAIN_PREFIX))
-        verified = verify_chain(
-            line.receipts, keys, chain=line.chain, expected_head=heads.get(transaction_id)
-        )
-        yield CheckedChain(
-            tenant=line.tenant,
-            transaction_id=transaction_id,
-            receipts=len(line.receipts),
-            head=verified.head,
-            findings=_explained(_findings(verified.findings, line.receipts)),
-        )
-
-
 def check_store(
     database: Path,
     keys: KeyRing,
     heads: Heads,
     transactions: Sequence[TransactionId],
     tenant: TenantId,
+    kept: Sequence[Note] = (),
 ) -> Iterator[CheckedChain]:
     """Check the chains of some transactions of a tenant, or without any, all chains of all tenants.
 
     Raises `Refused` (`transaction.not_found`).
     """
     with Survey(database) as survey:
+        pins = _pins(survey, keys, kept)
         if not transactions:
             for name in survey.chains():
-                yield _checked(survey, name, keys, heads)
+                yield _checked(survey, name, keys, heads, pins)
             yield from _without_chains(survey)
         for transaction_id in transactions:
             name = ChainName(tenant, chain_of(transaction_id))
-            checked = _checked(survey, name, keys, heads)
+            checked = _checked(survey, name, keys, heads, pins)
             if [one.code for one in checked.findings] == [FaultCode.EMPTY.value]:
                 raise coded("transaction.not_found")
             yield checked
+
+
+def check_log(database: Path, keys: KeyRing, kept: Sequence[Note]) -> CheckedLog:
+    """Hold the whole log of a store against its own checkpoints and those that somebody kept."""
+    with Survey(database) as survey, survey.snapshot():
+        books = _books(survey, keys, kept)
+        leaves = [leaf_or_none(row.hash) for row in logged(survey)]
+        whole = takewhile(lambda leaf: leaf is not None, leaves)
+        found = check_whole((leaf for leaf in whole if leaf), books, len(leaves))
+        return checked_log(books, [*books.findings, *found])
+
+
+def _books(survey: Survey, keys: KeyRing, kept: Sequence[Note]) -> Books:
+    """The checkpoints of a store; those that are no notes any more hold nothing."""
+    notes: list[Note] = []
+    findings: list[LogFinding] = []
+    for one in checkpoints(survey):
+        try:
+            notes.append(read_note(one.note))
+        except Corrupt:
+            findings.append(LogFinding(LogFault.SIGNATURE_INVALID, one.size))
+    return open_books(survey.lineage, Came(tuple(notes), tuple(findings)), kept, keys)
+
+
+def _pins(survey: Survey, keys: KeyRing, kept: Sequence[Note]) -> Pins:
+    """What the checkpoints pin of a chain; asked for only where a key was in other hands."""
+    if all(key.compromised is None for key in keys.published):
+        return lambda _name, _receipts: ()
+    log, books = ReadLog(survey), _books(survey, keys, kept)
+    wrong = set(check_whole(log.leaves, books, log.size))
+    books = msgspec.structs.replace(books, trusted=books.trusted - {one.size for one in wrong})
+
+    def pins(name: ChainName, receipts: Sequence[Receipt]) -> tuple[Pin, ...]:
+        places = log.places(name)
+        known = tuple([one for one in receipts if one.number in places])
+        line = ChainLine(
+            tenant=name.tenant,
+            chain=name.chain,
+            receipts=known,
+            places=tuple([places[one.number] for one in known]),
+        )
+        return pins_by_place(line, books)
+
+    return pins
 
 
 def _without_chains(survey: Survey) -> Iterator[CheckedChain]:
@@ -193,16 +196,20 @@ def _without_chains(survey: Survey) -> Iterator[CheckedChain]:
         )
 
 
-def _checked(survey: Survey, name: ChainName, keys: KeyRing, heads: Heads) -> CheckedChain:
+def _checked(
+    survey: Survey, name: ChainName, keys: KeyRing, heads: Heads, pins: Pins
+) -> CheckedChain:
     transaction_id = TransactionId(name.chain.removeprefix(CHAIN_PREFIX))
     with survey.snapshot():  # of one moment, since the store may be at work
         receipts, unreadable = survey.receipts(name)
         record = survey.record(TransactionRecord, name.tenant, transaction_id)
     found = [Finding(UNREADABLE, number - 1, number) for number in unreadable]
     head = heads.get(transaction_id)
-    verified = verify_chain(receipts, keys, chain=name.chain, expected_head=head)
+    verified = verify_chain(
+        receipts, keys, chain=name.chain, expected_head=head, pins=pins(name, receipts)
+    )
     if not unreadable:
-        found += _findings(verified.findings, receipts)
+        found += located(verified.findings, receipts)
     if isinstance(record, Stored):
         against = _against_record(receipts, record.document)
         found += [one for one in against if one not in found]
@@ -213,25 +220,8 @@ def _checked(survey: Survey, name: ChainName, keys: KeyRing, heads: Heads) -> Ch
         transaction_id=transaction_id,
         receipts=len(receipts),
         head=verified.head if not found else None,
-        findings=_explained(found),
+        findings=explained(found),
     )
-
-
-def _explained(found: Iterable[Finding]) -> tuple[Finding, ...]:
-    """The findings without what a cut end explains: the signature went with it."""
-    kept = tuple(found)
-    if all(one.code != FaultCode.CUT_TAIL for one in kept):
-        return kept
-    return tuple([one for one in kept if one.code != FaultCode.SIGNATURE_MISSING])
-
-
-def _findings(faults: Iterable[Fault], receipts: Sequence[Receipt]) -> Iterator[Finding]:
-    """The faults of a chain with the numbers of the receipts they are at."""
-    for fault in faults:
-        there = fault.position < len(receipts)
-        yield Finding(
-            fault.code.value, fault.position, receipts[fault.position].number if there else None
-        )
 
 
 def _against_record(receipts: Sequence[Receipt], record: TransactionRecord) -> Iterator[Finding]:

@@ -41,7 +41,7 @@ from amends.stores.sqlite.backup import (
     renew_lineage,
 )
 from amends.stores.sqlite.survey import BeyondIt, Survey
-from amends.wiring.keys import key_path, load_or_make_key
+from amends.wiring.keys import key_path, load_or_make_key, read_keys
 from amends.wiring.quiet import open_quietly
 
 RESTORED: Final = "restored"
@@ -226,11 +226,15 @@ def _free_name(database: Path, now: datetime) -> Path:
 def _choose_key(source: Path, database: Path) -> Path | None:
     """The key file to use, or none where a key has to be made.
 
-    Raises `Conflict` (`restore.key_differs`) where backup and store have each their own.
+    Of two that were one before a rotation it is the later one, which knows both. Raises `Conflict`
+    (`restore.key_differs`) where backup and store have each their own.
     """
     came, there = key_path(source), key_path(database)
     if came.exists() and there.exists():
-        if came.read_bytes().strip() != there.read_bytes().strip():
+        ours, theirs = read_keys(there), read_keys(came)
+        if theirs.signer.key_id not in ours.ring:
+            if ours.signer.key_id in theirs.ring:
+                return came
             raise Conflict(
                 "restore.key_differs",
                 "The key beside the backup is not the key beside the store.",
@@ -246,6 +250,8 @@ def _choose_key(source: Path, database: Path) -> Path | None:
 def _put_key(key: Path | None, database: Path) -> Ed25519Signer:
     there = key_path(database)
     if key is not None and key != there:
+        if there.exists():
+            there.rename(_free_name(there, system_clock()))
         _copy_key(key, there)
     return load_or_make_key(there)
 

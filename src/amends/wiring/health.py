@@ -9,21 +9,26 @@ Deliberately not here: receipts, which `amends verify` checks, and repairs.
 import asyncio
 import os
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
 
 from amends.contracts.errors import AmendsError
-from amends.receipts.signing import Ed25519Signer
+from amends.contracts.times import format_instant
+from amends.receipts.signing import KeyRing
 from amends.runtime.spilled import Became
 from amends.stores.rows import system_clock
 from amends.stores.sqlite.connection import check_sqlite, connect, let_go
+from amends.stores.sqlite.logbook import began, checkpoints, count_receipts
 from amends.stores.sqlite.survey import Survey, library_version
 from amends.wiring.contents import NAMED, Check, Level, Told, look_into
-from amends.wiring.keys import key_path, load_or_make_key
+from amends.wiring.keys import FileSigner, StoreSigner, key_path, leftovers
 from amends.wiring.taking_in import Looked, take_in
 
 _OTHERS_WRITE: Final = 0o022
 _OTHERS_READ: Final = 0o055
+_STALE: Final = timedelta(days=2)
+"""A running program makes a checkpoint each day."""
 
 
 def examine(database: Path, *, quick: bool, told: Told) -> Iterator[Check]:
@@ -49,6 +54,10 @@ def examine(database: Path, *, quick: bool, told: Told) -> Iterator[Check]:
         yield check
     if signer is not None:
         yield from _spilled(database, signer)
+    try:
+        yield _checkpoint(database, system_clock())
+    except AmendsError as error:
+        yield _refused("checkpoint", error)
     yield from look_into(database, quick=quick, told=told)
 
 
@@ -131,7 +140,7 @@ def _durability(database: Path) -> Check:
     return Check(name="durability", level=Level.OK, says=says)
 
 
-def _key(database: Path) -> Iterator[tuple[Check, Ed25519Signer | None]]:
+def _key(database: Path) -> Iterator[tuple[Check, StoreSigner | None]]:
     path = key_path(database)
     if not path.exists():
         yield (
@@ -145,26 +154,66 @@ def _key(database: Path) -> Iterator[tuple[Check, Ed25519Signer | None]]:
         )
         return
     yield _mode("key file", path), None
+    if left := leftovers(path):
+        says = "A process that was killed left private keys in files beside the key."
+        todo = "Remove these files while nobody makes or rotates a key."
+        yield Check(name="key file", level=Level.WARN, says=says, todo=todo, named=left), None
     try:
-        signer = load_or_make_key(path)
+        signer = FileSigner(path)
     except AmendsError as error:
         yield _refused("key", error), None
         return
+    yield _signers(database, signer), signer
+    yield _ring(signer.ring), None
+
+
+def _signers(database: Path, signer: FileSigner) -> Check:
     with Survey(database) as survey:
-        foreign = survey.signers() - {signer.key_id}
+        foreign = survey.signers() - {key.key_id for key in signer.ring.published}
     if foreign:
-        says = "Some of the latest receipts were signed with another key than the one beside."
+        says = "Some of the latest receipts were signed with another key than those beside."
         todo = "Find out whose key it is; check those receipts with its public key."
-        yield Check(name="key", level=Level.WARN, says=says, todo=todo), signer
-        return
+        return Check(name="key", level=Level.WARN, says=says, todo=todo)
     says = f"The key {signer.key_id} is there; its public key is {signer.public_key.hex()}."
-    yield Check(name="key", level=Level.OK, says=says), signer
+    return Check(name="key", level=Level.OK, says=says)
+
+
+def _ring(ring: KeyRing) -> Check:
+    """What is said of the keys that are out of use."""
+    compromised = [key.key_id for key in ring.published if key.compromised is not None]
+    if compromised:
+        return Check(
+            name="old keys",
+            level=Level.WARN,
+            says=f"Keys that may have been in other hands: {len(compromised)}.",
+            todo="Hand out amends keys export anew to everybody who pinned the keys.",
+            named=tuple(compromised),
+        )
+    says = f"Keys that were in use before: {len(ring) - 1}; all of them are published."
+    return Check(name="old keys", level=Level.OK, says=says)
+
+
+def _checkpoint(database: Path, now: datetime) -> Check:
+    """Whether the log was checkpointed lately, so that its past is fixed."""
+    with Survey(database) as survey:
+        last = next(reversed(checkpoints(survey)), None)
+        added = count_receipts(survey) - (0 if last is None else last.size)
+        since = began(survey) if last is None else last.created_at
+    if last is None:
+        said = "There is no checkpoint of the log yet"
+    else:
+        said = f"The last checkpoint of the log is of {format_instant(last.created_at)}"
+    says = f"{said}; receipts since: {added}."
+    if added and since is not None and now - since > _STALE:
+        todo = "Run amends checkpoint, and hand out what it prints."
+        return Check(name="checkpoint", level=Level.WARN, says=says, todo=todo)
+    return Check(name="checkpoint", level=Level.OK, says=says)
 
 
 # ── what the store had refused ───────────────────────────────────────────────────────────────────
 
 
-def _spilled(database: Path, signer: Ed25519Signer) -> Iterator[Check]:
+def _spilled(database: Path, signer: StoreSigner) -> Iterator[Check]:
     try:
         looked = asyncio.run(take_in(database, signer))
     except AmendsError as error:

@@ -12,7 +12,8 @@ from amends.contracts.errors import AmendsError
 from amends.contracts.limits import LEASE_GRACE_MS
 from amends.contracts.secrets import CredentialSource
 from amends.governance.policy import CapabilityPolicy, Policy
-from amends.receipts.signing import Ed25519Signer
+from amends.receipts.signing import KeyRing
+from amends.recovery.checkpointing import Checkpointer
 from amends.recovery.sweeper import Sweeper
 from amends.runtime.engine import Engine
 from amends.runtime.environment import Environment
@@ -21,7 +22,7 @@ from amends.stores.memory import MemoryStore
 from amends.stores.port import Store
 from amends.stores.sqlite import open_sqlite
 from amends.wiring.identifiers import new_id, new_owner
-from amends.wiring.keys import ephemeral_key, key_path, load_or_make_key
+from amends.wiring.keys import FileSigner, StoreSigner, ephemeral_key, key_path
 from amends.wiring.places import database_of
 from amends.wiring.spill import FileSpill, spill_path
 
@@ -29,8 +30,9 @@ from amends.wiring.spill import FileSpill, spill_path
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """How one runtime is put together.
 
-    `recover` runs the sweeper inside this runtime; `drain_ms` is how long a close waits for running
-    attempts before it interrupts them; `grace_ms` how long an attempt outlives its time limit.
+    `recover` runs the sweeper inside this runtime, and makes the daily checkpoint of the log;
+    `drain_ms` is how long a close waits for running attempts before it interrupts them; `grace_ms`
+    how long an attempt outlives its time limit.
     """
 
     policy: Policy | None = None
@@ -44,21 +46,31 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 class Runtime:
     """An engine with what keeps it going, until it is closed."""
 
-    def __init__(self, engine: Engine, signer: Ed25519Signer, settings: Settings) -> None:
+    def __init__(self, engine: Engine, signer: StoreSigner, settings: Settings) -> None:
         self.engine = engine
         self.signer = signer
         self._settings = settings
         self._sweeping: asyncio.Task[None] | None = None
+        self._keeping: asyncio.Task[None] | None = None
         if settings.recover:
             sweeper = Sweeper(engine, poll_s=settings.poll_s)
+            keeper = Checkpointer(engine.environment.store, signer, lambda: signer.ring)
             self._sweeping = asyncio.create_task(sweeper.run())
+            self._keeping = asyncio.create_task(keeper.run())
+
+    @property
+    def keys(self) -> KeyRing:
+        """Every public key that the store has published by now."""
+        return self.signer.ring
 
     async def close(self) -> None:
         """Stop sweeping, let attempts end or leave them recoverable, release the store."""
         try:
-            if self._sweeping is not None:
-                self._sweeping.cancel()
-                await asyncio.wait((self._sweeping,))
+            running = [task for task in (self._sweeping, self._keeping) if task is not None]
+            for task in running:
+                task.cancel()
+            if running:
+                await asyncio.wait(running)
             await self.engine.close(self._settings.drain_ms)
         finally:
             await self.engine.environment.store.close()
@@ -92,14 +104,14 @@ async def open_runtime(
     return Runtime(Engine(environment), signer, settings)
 
 
-async def open_store(url: str) -> tuple[Store, Ed25519Signer]:
+async def open_store(url: str) -> tuple[Store, StoreSigner]:
     """The store of a URL and the key that signs its receipts. Raises as `database_of`, and more."""
     database = database_of(url)
     if database is None:
         return MemoryStore(), ephemeral_key()
     store = await open_sqlite(database)
     try:
-        return store, load_or_make_key(key_path(database))
+        return store, FileSigner(key_path(database))
     except AmendsError:
         await store.close()
         raise

@@ -2,7 +2,7 @@
 
 One file for each thing that an attempt said, under the attempt's own fence, so that writing it
 again writes the same file. It is flushed to the disk before anybody hears of it, readable by its
-owner alone, and signed with the store's key: what anybody else put there is never taken in.
+owner alone, and signed with a key of the store: what anybody else put there is never taken in.
 
 What is in it is as it would lie in the store: redacted where the capability asks for that.
 
@@ -58,11 +58,12 @@ class FileSpill:
     def _keep(self, heard: Heard) -> str:
         name = f"{heard.event or heard.fence}".replace(":", "-") + _ENDING
         said = msgspec.json.encode(heard)
+        signer = self._signer.held()
         sealed = Sealed(
             format=FORMAT,
             heard=msgspec.Raw(said),
-            key_id=self._signer.key_id,
-            signature=self._signer.sign(SPILL_TAG + said).hex(),
+            key_id=signer.key_id,
+            signature=signer.sign(SPILL_TAG + said).hex(),
         )
         try:
             self._write(name, msgspec.json.encode(sealed))

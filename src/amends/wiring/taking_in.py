@@ -10,9 +10,10 @@ import msgspec
 
 from amends.contracts.errors import AmendsError
 from amends.contracts.ids import TransactionId
-from amends.receipts.signing import Ed25519Signer, KeyRing
+from amends.receipts.signing import KeyRing
 from amends.runtime.engine import Engine
 from amends.runtime.spilled import Became, SpilledAnswers
+from amends.wiring.keys import StoreSigner
 from amends.wiring.quiet import open_quietly
 from amends.wiring.spill import forget, read_spilled, waiting
 
@@ -28,7 +29,7 @@ class Looked(msgspec.Struct, frozen=True, kw_only=True):
     error: AmendsError | None = None
 
 
-async def take_in(database: Path, signer: Ed25519Signer) -> tuple[Looked, ...]:
+async def take_in(database: Path, signer: StoreSigner) -> tuple[Looked, ...]:
     """Take in every spilled settlement that waits beside a store, oldest first.
 
     Raises what opening the store does.
@@ -36,7 +37,7 @@ async def take_in(database: Path, signer: Ed25519Signer) -> tuple[Looked, ...]:
     files = waiting(database)
     if not files:
         return ()
-    keys = KeyRing([signer.public_key])
+    keys = KeyRing([key for key in signer.ring.published if key.compromised is None])
     async with open_quietly(database, signer) as engine:
         return tuple([await _taken(engine, path, keys) for path in files])
 

@@ -1,20 +1,34 @@
 """Bundles: what a writer makes is read back, and nothing else is."""
 
+import hashlib
 import json
 from collections.abc import Callable
 from typing import Final
 
+import msgspec
 import pytest
 
 from amends.contracts.errors import Corrupt
 from amends.contracts.evidence import Receipt
 from amends.contracts.ids import TenantId
-from amends.receipts.bundle import Bundle, ChainLine, Footer, Header, key_ring, write_lines
+from amends.receipts.bundle import (
+    FORMAT,
+    Bundle,
+    ChainLine,
+    Footer,
+    Header,
+    SealFault,
+    key_ring,
+    write_lines,
+)
+from amends.receipts.keyset import jwk_of
+from amends.receipts.signing import KeyRing, PublishedKey, Signer
 from amends.receipts.verify import verify_chain
 from amends.testing.refusals import refused_with
-from tests.unit.receipts.chains import CHAIN, RING, SIGNER, grown
+from tests.unit.receipts.chains import CHAIN, OTHER_SIGNER, RING, SIGNER, START, grown
 
-HEADER: Final = Header(store="lineage", keys=(SIGNER.public_key.hex(),))
+KEYS: Final = tuple(map(jwk_of, RING.published))
+HEADER: Final = Header(format=FORMAT, store="lineage", keys=KEYS)
 
 pytestmark = pytest.mark.rule("RC-3")
 
@@ -23,8 +37,8 @@ def chain(*receipts: Receipt) -> ChainLine:
     return ChainLine(tenant=TenantId("acme"), chain=CHAIN, receipts=receipts)
 
 
-def written(*chains: ChainLine) -> list[bytes]:
-    return list(write_lines(HEADER, chains))
+def written(*chains: ChainLine, signer: Signer | None = SIGNER) -> list[bytes]:
+    return list(write_lines(HEADER, chains, signer))
 
 
 ONE: Final = chain(*grown([2, 1]))
@@ -51,9 +65,10 @@ def test_a_bundle_of_nothing_is_a_bundle() -> None:
 
 def test_every_line_is_one_json_document() -> None:
     first, second, last = (json.loads(line) for line in LINES)
-    assert first["format"] == "amends-receipts-1"
+    assert first["format"] == "amends-receipts-2"
     assert [receipt["number"] for receipt in second["receipts"]] == [1, 2, 3]
-    assert last == {"chains": 1, "receipts": 3}
+    assert (last["chains"], last["receipts"], last["key_id"]) == (1, 3, SIGNER.key_id)
+    assert last["digest"] == hashlib.sha256(LINES[0] + LINES[1]).hexdigest()
 
 
 # ── what is no bundle ────────────────────────────────────────────────────────────────────────────
@@ -102,7 +117,9 @@ def test_no_refusal_repeats_what_was_read(change: Callable[[bytes], bytes]) -> N
         b"\n",
         b"[]\n",
         LINES[0].replace(b'"keys":[', b'"keys":["zz",'),
-        LINES[0].replace(SIGNER.public_key.hex().encode(), b"00"),
+        LINES[0].replace(KEYS[0].x.encode(), b"AAAA"),
+        LINES[0].replace(b'"kty":"OKP"', b'"kty":"RSA"'),
+        LINES[0].replace(b'"store":"lineage",', b'"store":"lineage","whole":false,'),
         LINES[0].replace(b'"store"', b'"shop"'),
     ],
 )
@@ -119,7 +136,7 @@ def test_an_empty_file_is_no_bundle() -> None:
 
 def test_a_format_of_a_later_version_is_refused_as_such() -> None:
     with refused_with("bundle.unknown_format"):
-        Bundle([LINES[0].replace(b"receipts-1", b"receipts-2")])
+        Bundle([LINES[0].replace(b"receipts-2", b"receipts-3")])
 
 
 @pytest.mark.parametrize(
@@ -143,13 +160,55 @@ def test_what_follows_the_end_is_refused() -> None:
     assert caught.error.details == {"line": 4}
 
 
-def test_a_last_line_without_its_line_feed_is_read() -> None:
-    assert read([*LINES[:2], LINES[2].rstrip()]) == [ONE]
+def test_lines_without_their_line_feeds_are_read() -> None:
+    bare = [line.rstrip() for line in LINES]
+    assert read(bare) == [ONE]
+    assert seal_of(bare) is None
 
 
-def test_a_footer_is_told_from_a_chain() -> None:
-    footer = Footer(chains=1, receipts=3)
-    assert LINES[2] == b'{"chains":%d,"receipts":%d}\n' % (footer.chains, footer.receipts)
+# ── the seal ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def seal_of(lines: list[bytes], keys: KeyRing = RING) -> SealFault | None:
+    bundle = Bundle(lines)
+    assert all(verify_chain(one.receipts, RING).ok for one in bundle.chains())
+    return bundle.seal_fault(keys)
+
+
+def resealed(lines: list[bytes], **fields: object) -> list[bytes]:
+    """The same lines, counted anew, with a footer that says what somebody without a key can say."""
+    chains = [msgspec.json.decode(line, type=ChainLine) for line in lines[1:-1]]
+    *kept, last = list(write_lines(HEADER, chains))
+    footer = msgspec.json.decode(last, type=Footer)
+    return [*kept, msgspec.json.encode(msgspec.structs.replace(footer, **fields)) + b"\n"]
+
+
+def test_a_bundle_is_sealed_with_the_stores_key() -> None:
+    assert seal_of(LINES) is None
+    assert seal_of(LINES, KeyRing([*RING, OTHER_SIGNER.public_key])) is None
+
+
+def test_whole_chains_that_were_taken_out_or_exchanged_break_the_seal() -> None:
+    """Every line is genuine, every count is right: only the seal can tell."""
+    lines = written(ONE, chain(*grown([1])))
+    footer = msgspec.json.decode(lines[-1], type=Footer)
+    assert seal_of([lines[0], lines[2], lines[1], lines[3]]) is SealFault.ALTERED
+    fewer = resealed(
+        [lines[0], lines[1], lines[3]], signature=footer.signature, key_id=SIGNER.key_id
+    )
+    assert seal_of(fewer) is SealFault.ALTERED
+
+
+def test_a_seal_that_was_taken_away_is_missed_by_whoever_has_keys() -> None:
+    assert seal_of(written(ONE, signer=None)) is SealFault.UNSEALED
+    assert seal_of(resealed(LINES, key_id=SIGNER.key_id)) is SealFault.UNSEALED
+    assert seal_of(written(ONE, signer=None), KeyRing()) is None
+
+
+def test_a_seal_of_another_key_is_told_from_one_of_a_key_in_other_hands() -> None:
+    assert seal_of(written(ONE, signer=OTHER_SIGNER)) is SealFault.KEY_UNKNOWN
+    shared = PublishedKey(public_key=SIGNER.public_key, compromised=START)
+    assert seal_of(LINES, KeyRing([shared])) is SealFault.KEY_COMPROMISED
 
 
 @pytest.mark.parametrize("key", ["", "zz", "00" * 31, "00" * 33])

@@ -35,7 +35,9 @@ from amends.testing.faulty_files import FaultyFiles
 from amends.testing.store_contract_trial import commit, error_of
 from amends.testing.store_documents import TENANT, a_transaction
 
-SECOND = Migration(2, "something later", "CREATE TABLE later (x INTEGER) STRICT")
+LATER_STEP = Migration(
+    len(MIGRATIONS) + 1, "something later", "CREATE TABLE later (x INTEGER) STRICT"
+)
 
 
 @pytest.fixture
@@ -273,12 +275,12 @@ async def test_a_file_that_is_no_database_is_refused_and_left_as_it_is(
 async def test_a_store_of_a_later_version_is_refused_and_left_as_it_is(path: Path) -> None:
     """A new status or field takes a migration, so an older program never meets one unawares."""
     connection = _connection(path)
-    migrate(connection, FixedClock()(), (*MIGRATIONS, SECOND))
+    migrate(connection, FixedClock()(), (*MIGRATIONS, LATER_STEP))
     connection.close()
     error = await _refused(path)
     assert isinstance(error, Unavailable)
     assert error.code == "store.schema_too_new"
-    assert dict(error.details) == {"store": 2, "program": 1}
+    assert dict(error.details) == {"store": LATER_STEP.number, "program": len(MIGRATIONS)}
 
 
 async def test_a_store_whose_schema_had_another_text_is_refused(path: Path) -> None:
@@ -294,17 +296,19 @@ def test_a_later_step_is_applied_once_to_a_store_that_exists(path: Path) -> None
     connection = _connection(path)
     lineage = migrate(connection, FixedClock()())
     for _ in range(2):
-        assert migrate(connection, FixedClock()(), (*MIGRATIONS, SECOND)) == lineage
+        assert migrate(connection, FixedClock()(), (*MIGRATIONS, LATER_STEP)) == lineage
     steps = list(connection.execute("SELECT number, name FROM migrations ORDER BY number"))
-    assert steps == [(1, MIGRATIONS[0].name), (2, SECOND.name)]
+    assert steps == [(one.number, one.name) for one in (*MIGRATIONS, LATER_STEP)]
 
 
 def test_a_step_that_fails_leaves_the_store_as_it_was(path: Path) -> None:
     connection = _connection(path)
-    broken = Migration(3, "broken", "CREATE TABLE third (x); CREATE TABLE third (x)")
+    twice = "CREATE TABLE third (x); CREATE TABLE third (x)"
+    broken = Migration(LATER_STEP.number + 1, "broken", twice)
     with pytest.raises(apsw.SQLError):
-        migrate(connection, FixedClock()(), (*MIGRATIONS, SECOND, broken))
-    assert list(connection.execute("SELECT number FROM migrations")) == [(1,)]
+        migrate(connection, FixedClock()(), (*MIGRATIONS, LATER_STEP, broken))
+    taken = list(connection.execute("SELECT number FROM migrations ORDER BY number"))
+    assert taken == [(one.number,) for one in MIGRATIONS]
     tables = list(connection.execute("SELECT name FROM sqlite_schema WHERE name = 'later'"))
     assert tables == []
 
@@ -313,6 +317,7 @@ def test_the_released_steps_are_never_edited() -> None:
     """Files remember these checksums: once a step is out, a change would lock every store out."""
     assert {step.number: step.checksum for step in MIGRATIONS} == {
         1: "34e2a007e3988087c466c9d9def8d3b51ac380de5b486892e4d08d2f642ff69b",
+        2: "5fca0b4b3d2b74c769e58331cc0fb749b71e43120e5276bd7cb4d1496ae799c2",
     }
 
 

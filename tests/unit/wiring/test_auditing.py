@@ -1,6 +1,7 @@
 """Receipts of a store's file: exported without anything else, and checked further than a bundle."""
 
 import json
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -8,24 +9,15 @@ import pytest
 from amends.app.amends import Amends
 from amends.contracts.evidence import Tail
 from amends.contracts.ids import TenantId, TransactionId
-from amends.receipts.bundle import Bundle, write_lines
+from amends.contracts.times import EPOCH, format_instant
+from amends.receipts.audit import BundleAudit, CheckedChain, Finding
+from amends.receipts.bundle import Bundle
 from amends.receipts.signing import Ed25519Signer, KeyRing
 from amends.testing.refusals import refused_with
 from amends.testing.workbench import CHARGE
-from amends.wiring.auditing import (
-    BEHIND,
-    CheckedChain,
-    Finding,
-    check_bundle,
-    check_store,
-    count_chains,
-    given_key,
-    header_of,
-    public_keys,
-    read_all_chains,
-    read_chains,
-    write_bundle,
-)
+from amends.wiring.auditing import BEHIND, check_store, count_chains, given_key, public_keys
+from amends.wiring.bundling import Chosen, bundle_of, count_chosen, write_bundle
+from amends.wiring.checkpointing import make_checkpoint
 from tests.unit.wiring.store_files import ORDER, TENANT, change, fill, work
 
 DONE = TransactionId("txn_done")
@@ -51,41 +43,71 @@ def found(path: Path) -> dict[str, list[Finding]]:
 # ── exporting ────────────────────────────────────────────────────────────────────────────────────
 
 
+def chosen(*ids: str, tenant: str = TENANT) -> Chosen:
+    return Chosen(transactions=tuple(map(TransactionId, ids)), tenant=TenantId(tenant))
+
+
+def names(path: Path, one: Chosen) -> set[str]:
+    return {
+        line.chain.removeprefix("transaction:txn_")
+        for line in Bundle(bundle_of(path, one)).chains()
+    }
+
+
 def test_a_bundle_holds_the_chains_that_were_asked_for(store: Path) -> None:
-    lines = list(write_lines(header_of(store), read_chains(store, [DONE], TENANT)))
+    lines = list(bundle_of(store, chosen("txn_done")))
     bundle = Bundle(lines)
     assert list(bundle.keys) == list(public_keys(store))
     (chain,) = bundle.chains()
     assert (chain.tenant, chain.chain) == (TENANT, "transaction:txn_done")
-    (checked,) = check_bundle(Bundle(lines), public_keys(store), {})
+    audit = BundleAudit(Bundle(lines), public_keys(store), {})
+    (checked,) = audit.chains()
     assert (checked.transaction_id, checked.findings) == (DONE, ())
     assert checked.head == check(store, "txn_done")[0].head
+    assert (audit.log().findings, audit.seal()) == ((), None)
 
 
 def test_all_chains_of_all_tenants_can_be_exported(store: Path) -> None:
-    assert count_chains(store) == 5
-    assert {one.chain for one in read_all_chains(store)} == {
-        f"transaction:txn_{name}" for name in ("done", "plan", "lost", "again", "asks")
-    }
+    assert count_chains(store) == count_chosen(store, Chosen()) == 5
+    assert names(store, Chosen()) == {"done", "plan", "lost", "again", "asks"}
+    assert names(store, chosen()) == {"done", "plan", "lost", "again", "asks"}
+    assert names(store, chosen(tenant="elsewhere")) == set()
+
+
+def test_what_has_a_step_in_a_time_can_be_exported(store: Path) -> None:
+    """A request that waits has receipts, too, and no record yet."""
+    for day, name in enumerate(("done", "plan", "lost", "again", "asks"), start=1):
+        at = format_instant(EPOCH + timedelta(days=day))
+        sql = "UPDATE receipts SET body = json_set(body, '$.step.at', ?) WHERE chain LIKE ?"
+        change(store, sql, at, f"%{name}")
+    third = EPOCH + timedelta(days=3)
+    assert names(store, Chosen(since=third)) == {"lost", "again", "asks"}
+    assert names(store, Chosen(until=third)) == {"done", "plan"}
+    moment = Chosen(since=third, until=third + timedelta(seconds=1), tenant=TENANT)
+    assert names(store, moment) == {"lost"}
+    assert names(store, Chosen(since=third, tenant=TenantId("elsewhere"))) == set()
+    change(store, "UPDATE receipts SET body = '{' WHERE chain LIKE '%done' AND number = 2")
+    with refused_with("store.receipt_corrupt"):
+        names(store, Chosen(since=third))
 
 
 @pytest.mark.parametrize(("tenant", "id_"), [(TENANT, "txn_none"), ("elsewhere", "txn_done")])
 def test_what_is_not_there_is_not_exported(store: Path, tenant: str, id_: str) -> None:
     with refused_with("transaction.not_found"):
-        list(read_chains(store, [TransactionId(id_)], TenantId(tenant)))
+        list(bundle_of(store, chosen(id_, tenant=tenant)))
 
 
 @pytest.mark.case("STK-09")
 def test_receipts_are_exported_although_their_record_contradicts_itself(store: Path) -> None:
     change(store, "UPDATE transactions SET status = 'compensated' WHERE id = 'txn_done'")
-    (chain,) = read_chains(store, [DONE], TENANT)
+    (chain,) = Bundle(bundle_of(store, chosen("txn_done"))).chains()
     assert len(chain.receipts) == 3
 
 
 def test_a_receipt_that_cannot_be_read_is_not_left_out_in_silence(store: Path) -> None:
     change(store, "UPDATE receipts SET body = '{' WHERE chain LIKE '%done' AND number = 2")
     with refused_with("store.receipt_corrupt") as caught:
-        list(read_chains(store, [DONE], TENANT))
+        list(bundle_of(store, chosen("txn_done")))
     assert caught.error.details == {"chain": "transaction:txn_done", "number": 2}
 
 
@@ -102,20 +124,23 @@ def test_nothing_but_receipts_is_in_a_bundle(tmp_path: Path) -> None:
 
     work(path, doing, {"card": canary})
     assert canary.encode() in path.read_bytes()
-    written = b"".join(write_lines(header_of(path), read_all_chains(path)))
+    make_checkpoint(path)
+    written = b"".join([*bundle_of(path, Chosen()), *bundle_of(path, chosen("txn_1"))])
     assert canary.encode() not in written
-    first, *chains, _ = (json.loads(line) for line in written.splitlines())
-    assert first.keys() == {"format", "store", "keys"}
-    assert all(chain.keys() == {"tenant", "chain", "receipts"} for chain in chains)
+    lines = [json.loads(line) for line in written.splitlines()]
+    members = {"format", "store", "keys", "checkpoints", "whole"}
+    members |= {"tenant", "chain", "receipts", "places", "proofs"}
+    members |= {"chains", "digest", "key_id", "signature"}
+    assert {member for line in lines for member in line} == members
 
 
 def test_a_bundle_is_written_whole_or_not_at_all(store: Path, tmp_path: Path) -> None:
     target = tmp_path / "bundle.jsonl"
     change(store, "UPDATE receipts SET body = '{' WHERE chain LIKE '%plan' AND number = 1")
     with refused_with("store.receipt_corrupt"):
-        write_bundle(target, write_lines(header_of(store), read_all_chains(store)))
+        write_bundle(target, bundle_of(store, Chosen()))
     assert not target.exists()
-    write_bundle(target, write_lines(header_of(store), read_chains(store, [DONE], TENANT)))
+    write_bundle(target, bundle_of(store, chosen("txn_done")))
     with refused_with("backup.target_exists"):
         write_bundle(target, [b""])
     assert len(list(Bundle(target.read_bytes().splitlines()).chains())) == 1
@@ -149,7 +174,10 @@ def test_without_its_key_file_a_store_has_no_key_and_none_is_made(store: Path) -
     key = store.with_name("amends.db.key")
     key.unlink()
     assert len(public_keys(store)) == 0
-    assert header_of(store).keys == ()
+    bundle = Bundle(bundle_of(store, chosen("txn_done")))
+    assert bundle.header.keys == ()
+    assert len(list(bundle.chains())) == 1
+    assert bundle.seal_fault(KeyRing()) is None
     assert not key.exists()
 
 

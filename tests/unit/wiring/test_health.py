@@ -13,13 +13,15 @@ from amends.contracts.errors import Unavailable
 from amends.contracts.events import ProviderEvent, Said
 from amends.contracts.ids import Fence, TransactionId
 from amends.runtime.heard import Heard
+from amends.stores.rows import system_clock
 from amends.stores.sqlite import survey as surveying
 from amends.testing.builders import OPERATION
 from amends.transactions.settlement import NO_OUTPUT, Certainty, Reading
 from amends.wiring import health
+from amends.wiring.checkpointing import make_checkpoint
 from amends.wiring.contents import KINDS, NAMED, Check, Level
 from amends.wiring.health import examine
-from amends.wiring.keys import key_path, load_or_make_key
+from amends.wiring.keys import compromise_key, key_path, load_or_make_key, rotate_key
 from amends.wiring.migrating import schema_steps, take_steps
 from amends.wiring.spill import FileSpill, spill_path, waiting
 from tests.unit.wiring.store_files import OLGA, TENANT, change, fill, work
@@ -58,11 +60,15 @@ def spill(path: Path, event: str = "settlement:fen_1", *, transaction: str = "tx
     asyncio.run(FileSpill(spill_path(path), signer).keep(heard))
 
 
+DAY_US: Final = 24 * 3600 * 1_000_000
+
+
 @pytest.mark.parametrize("quick", [True, False])
 def test_a_store_that_is_well_is_said_to_be_well(store: Path, quick: bool) -> None:
     said = checks(store, quick=quick)
     assert {one.name for one in said} >= {
-        *("file folder sqlite schema integrity durability key spill".split()),
+        *("file folder sqlite schema integrity durability key".split()),
+        *("old keys,spill,checkpoint".split(",")),
         *(kind.name for kind in KINDS),
     }
     assert [one for one in said if one.level is not Level.OK] == []
@@ -125,15 +131,15 @@ def test_steps_of_the_schema_that_are_missing_are_named_and_nothing_is_done(stor
     assert found.keys() == {"schema"}
     assert "documents and receipts" in found["schema"].says
     assert "migrate" in found["schema"].todo
-    assert [one.taken for one in schema_steps(store)] == [False]
+    assert {one.taken for one in schema_steps(store)} == {False}
 
 
 def test_missing_steps_are_taken_when_that_is_asked_for(tmp_path: Path) -> None:
     path = tmp_path / "amends.db"
     path.touch(0o600)
-    assert [one.taken for one in schema_steps(path)] == [False]
+    assert {one.taken for one in schema_steps(path)} == {False}
     take_steps(path)
-    assert [one.taken for one in schema_steps(path)] == [True]
+    assert {one.taken for one in schema_steps(path)} == {True}
 
 
 def test_a_damaged_file_is_named_as_that(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -331,3 +337,35 @@ def test_damage_that_is_met_on_the_way_ends_the_walk(
 
     monkeypatch.setattr(surveying.Survey, "documents", breaks)
     assert "store.file_damaged" in troubles(store)["rows"].says
+    assert "store.file_damaged" in troubles(store)["checkpoint"].says
+
+
+# ── the log ──────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.rule("RC-3")
+def test_a_log_that_was_not_checkpointed_for_days_is_noticed(store: Path) -> None:
+    change(store, "UPDATE transactions SET created_at = created_at - ?", 3 * DAY_US)
+    assert "no checkpoint of the log yet" in troubles(store)["checkpoint"].says
+    make_checkpoint(store)
+    (well,) = [one for one in checks(store) if one.name == "checkpoint"]
+    assert (well.level, well.todo) == (Level.OK, "")
+    assert well.says.endswith("receipts since: 0.")
+
+
+@pytest.mark.rule("RC-2")
+def test_old_keys_and_keys_in_other_hands_are_told(store: Path) -> None:
+    path = key_path(store)
+    first = rotate_key(path, system_clock()).published[0].key_id
+    (said,) = [one for one in checks(store) if one.name == "old keys"]
+    assert "before: 1" in said.says
+    compromise_key(path, first, system_clock(), system_clock())
+    told = troubles(store)["old keys"]
+    assert (told.level, told.named) == (Level.WARN, (first,))
+
+
+@pytest.mark.rule("RC-2")
+def test_what_a_killed_rotation_left_is_named(store: Path) -> None:
+    left = store.with_name(f"{store.name}.key.99.abcd")
+    left.write_text("private")
+    assert troubles(store)["key file"].named == (left.name,)

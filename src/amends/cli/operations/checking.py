@@ -21,21 +21,25 @@ from amends.cli.paper import Paper, clean
 from amends.contracts.errors import AmendsError, Corrupt, Misuse, Unavailable
 from amends.contracts.evidence import Tail
 from amends.contracts.ids import TenantId, TransactionId
-from amends.contracts.json_types import JsonObject
+from amends.contracts.json_types import Json, JsonObject
 from amends.contracts.principals import DEFAULT_TENANT
+from amends.contracts.times import format_instant
+from amends.receipts.audit import BundleAudit, CheckedChain, CheckedLog, Finding, Heads
 from amends.receipts.bundle import Bundle
+from amends.receipts.checkpoint import Note
+from amends.receipts.log import LogFinding
 from amends.receipts.signing import KeyRing
+from amends.stores.sqlite.survey import Survey
 from amends.wiring.auditing import (
-    CheckedChain,
-    Finding,
-    Heads,
-    check_bundle,
+    check_log,
     check_store,
     count_chains,
     given_key,
-    header_of,
+    given_keys,
+    public_keys,
 )
 from amends.wiring.places import existing_database
+from amends.wiring.proving import read_note_file
 
 SHOWN: Final = 50
 """How many chains are told to people one by one; of more, only those with a fault."""
@@ -43,7 +47,7 @@ SHOWN: Final = 50
 _TRUST: Final[Mapping[str, str]] = MappingProxyType(
     {
         "given": "The keys are the ones that you gave.",
-        "store": "The key is the one beside the store: whoever holds it can make all of this anew.",
+        "store": "The keys are those beside the store: whoever holds one can make all of it anew.",
         "bundle": "The keys came in the bundle, so this shows only that it agrees with itself.",
     }
 )
@@ -58,6 +62,17 @@ class Asked:
     keys: tuple[str, ...]
     heads: tuple[str, ...]
     tenant: str | None
+    keys_file: Path | None = None
+    checkpoints: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Brought:
+    """What somebody brought along to check by."""
+
+    keys: KeyRing | None
+    heads: Heads
+    kept: tuple[Note, ...]
 
 
 @dataclass(kw_only=True)
@@ -70,14 +85,20 @@ class Found:
     receipts: int = 0
     whole: list[CheckedChain] = field(default_factory=list)
     faulty: list[CheckedChain] = field(default_factory=list)
+    log: CheckedLog = field(default_factory=CheckedLog)
+    seal: str | None = None
     error: AmendsError | None = None
 
     @property
-    def first(self) -> tuple[str, TransactionId | None, Finding | None] | None:
-        """The first fault: its code, and where it is."""
+    def first(self) -> str | None:
+        """The code of the first fault: in a chain, of the file, in the log, of the seal."""
         for chain in self.faulty:
-            return chain.findings[0].code, chain.transaction_id, chain.findings[0]
-        return None if self.error is None else (self.error.code, None, None)
+            return chain.findings[0].code
+        if self.error is not None:
+            return self.error.code
+        for finding in self.log.findings:
+            return finding.code.value
+        return self.seal
 
 
 def check(asked: Asked, told: Told) -> Answer:
@@ -86,17 +107,29 @@ def check(asked: Asked, told: Told) -> Answer:
     Raises `Misuse` for what cannot be asked, `Unavailable` for files that are not there, and
     `Refused` (`transaction.not_found`).
     """
-    heads = _heads(asked.heads)
-    given = KeyRing([given_key(one) for one in asked.keys]) if asked.keys else None
+    brought = Brought(
+        keys=_keys(asked),
+        heads=_heads(asked.heads),
+        kept=tuple(map(read_note_file, asked.checkpoints)),
+    )
     found = (
-        _of_bundle(asked, given, heads, told)
+        _of_bundle(asked, brought, told)
         if asked.store is None
-        else _of_store(asked.store, asked, given, heads, told)
+        else _of_store(asked.store, asked, brought, told)
     )
     return _answer(found)
 
 
-def _of_bundle(asked: Asked, given: KeyRing | None, heads: Heads, told: Told) -> Found:
+def _keys(asked: Asked) -> KeyRing | None:
+    """The keys that were brought, if any; a JWK Set says more of a key than the key alone."""
+    if not asked.keys and asked.keys_file is None:
+        return None
+    alone = KeyRing([given_key(one) for one in asked.keys])
+    pinned = KeyRing() if asked.keys_file is None else given_keys(asked.keys_file)
+    return KeyRing([*alone.published, *pinned.published])
+
+
+def _of_bundle(asked: Asked, brought: Brought, told: Told) -> Found:
     if len(asked.what) != 1:
         raise Misuse(
             "cli.bundle_required",
@@ -110,26 +143,35 @@ def _of_bundle(asked: Asked, given: KeyRing | None, heads: Heads, told: Told) ->
             f"There is no bundle {clean(path.name)} in that folder.",
             next_step="Name a file that amends export has written, or a store with --store.",
         )
-    found = Found(lineage="", trust="given" if given else "bundle")
+    found = Found(lineage="", trust="given" if brought.keys else "bundle")
     with path.open("rb") as file:
         try:
             bundle = Bundle(file)
             found.lineage = clean(bundle.header.store)
-            _collect(found, check_bundle(bundle, given or bundle.keys, heads), heads, 0, told)
+            keys = bundle.keys if brought.keys is None else brought.keys
+            audit = BundleAudit(bundle, keys, brought.heads, brought.kept)
+            _collect(found, audit.chains(), brought.heads, 0, told)
+            found.log = audit.log()
+            found.seal = None if found.first else audit.seal()
         except Corrupt as error:
             found.error = error
     return found
 
 
-def _of_store(url: str, asked: Asked, given: KeyRing | None, heads: Heads, told: Told) -> Found:
+def _of_store(url: str, asked: Asked, brought: Brought, told: Told) -> Found:
     database = existing_database(url)
     ids = [TransactionId(identifier(one, "transaction_id")) for one in asked.what]
     tenant = TenantId(identifier(asked.tenant or DEFAULT_TENANT, "tenant"))
-    header = header_of(database)
-    found = Found(lineage=header.store, trust="given" if given else "store")
-    keys = given or KeyRing([bytes.fromhex(one) for one in header.keys])
+    with Survey(database) as survey:
+        lineage = survey.lineage
+    found = Found(lineage=lineage, trust="given" if brought.keys else "store")
+    keys = public_keys(database) if brought.keys is None else brought.keys
+    heads, kept = brought.heads, brought.kept
     total = len(ids) or count_chains(database)
-    _collect(found, check_store(database, keys, heads, ids, tenant), heads, total, told)
+    chains = check_store(database, keys, heads, ids, tenant, kept)
+    _collect(found, chains, heads, total, told)
+    if not ids or kept:
+        found.log = check_log(database, keys, kept)
     return found
 
 
@@ -177,32 +219,51 @@ def _heads(given: tuple[str, ...]) -> Heads:
 
 def _answer(found: Found) -> Answer:
     first = found.first
+    faults: list[Json] = [_fault(chain, one) for chain in found.faulty for one in chain.findings]
+    faults += [_log_fault(one) for one in found.log.findings]
+    if found.seal is not None:
+        faults.append({"code": found.seal, "says": MEANING[found.seal]})
     data: JsonObject = {
         "store": found.lineage,
         "keys": found.trust,
         "chains": found.chains,
         "receipts": found.receipts,
         "heads": [_head(chain) for chain in found.whole],
-        "faults": [_fault(chain, one) for chain in found.faulty for one in chain.findings],
+        "checkpoints": [
+            {"size": size, "at": format_instant(at)} for size, at in found.log.checkpoints
+        ],
+        "faults": faults,
     }
     return Answer(
         data=data,
         tell=lambda paper: _tell(paper, found),
-        error=None if first is None else found.error or _error(*first),
-        exit_code=None if first is None else EXIT_OF_FAULT[first[0]],
+        error=None if first is None else _error(first, found),
+        exit_code=None if first is None else EXIT_OF_FAULT[first],
     )
 
 
-def _error(code: str, transaction_id: TransactionId | None, finding: Finding | None) -> Corrupt:
-    place: JsonObject = {"transaction_id": transaction_id}
-    if finding is not None:
-        place |= {"position": finding.position, "number": finding.number}
+def _error(code: str, found: Found) -> AmendsError:
+    place: JsonObject = {}
+    if found.error is not None and found.error.code == code:
+        return found.error
+    if found.faulty:
+        chain = found.faulty[0]
+        finding = chain.findings[0]
+        place = {
+            "transaction_id": chain.transaction_id,
+            "position": finding.position,
+            "number": finding.number,
+        }
     return Corrupt(
         code,
         f"The receipts do not hold: {MEANING[code]}.",
         details=place,
         next_step="Keep everything as it is, and compare it with a backup or an earlier export.",
     )
+
+
+def _log_fault(one: LogFinding) -> JsonObject:
+    return {"code": one.code.value, "size": one.size, "says": MEANING[one.code.value]}
 
 
 def _head(chain: CheckedChain) -> JsonObject:
@@ -232,6 +293,13 @@ def _tell(paper: Paper, found: Found) -> None:
             number = "the end" if one.number is None else f"receipt {one.number}"
             where = f"{chain.transaction_id}, {number} (position {one.position})"
             paper.line(("fault  ", "bold red"), clean(f"{where}: {MEANING[one.code]}"))
+    for size, at in found.log.checkpoints:
+        paper.line(("ok     ", "green"), f"checkpoint of {size} receipts, {format_instant(at)}")
+    for log_fault in found.log.findings:
+        where = f"checkpoint of {log_fault.size} receipts"
+        paper.line(("fault  ", "bold red"), f"{where}: {MEANING[log_fault.code.value]}")
+    if found.seal is not None:
+        paper.line(("fault  ", "bold red"), MEANING[found.seal])
     counted = f"Chains: {found.chains}, receipts: {found.receipts}, store: {found.lineage}."
     paper.line(clean(counted))
     paper.line((_TRUST[found.trust], "dim"))

@@ -16,90 +16,132 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from amends.cli.operations.progress import Told
-    from amends.receipts.bundle import ChainLine
+    from amends.contracts.json_types import JsonObject
+    from amends.wiring.bundling import Chosen
 
 
 def export(
     *transactions: Annotated[str, Parameter(help="The transactions' ids.")],
     out: Annotated[Path | None, Parameter(help="A new file to write to.")] = None,
-    all: Annotated[Flag, Parameter(help="Every transaction of every tenant.")] = False,
+    all: Annotated[
+        Flag, Parameter(help="Every transaction of every tenant, or of the one that is named.")
+    ] = False,
     tenant: Annotated[str | None, Parameter(help="Whose transactions they are.")] = None,
+    since: Annotated[
+        str | None, Parameter(help="With --all: what changed at this time or later (RFC 3339).")
+    ] = None,
+    until: Annotated[
+        str | None, Parameter(help="With --all: what began before this time (RFC 3339).")
+    ] = None,
+    checkpoint: Annotated[
+        tuple[Path, ...],
+        Parameter(
+            negative=(), show_default=False, help="Also prove that this checkpoint is led through."
+        ),
+    ] = (),
     place: Place = HERE,
 ) -> int:
-    """Export receipts as a bundle that anybody with the public key can verify."""
+    """Export receipts as a bundle that anybody with the public keys can verify."""
     import sys
 
     from amends.cli.answers import Answer, give
-    from amends.cli.inputs import identifier
     from amends.cli.operations.progress import phases
     from amends.cli.paper import clean
-    from amends.contracts.ids import TenantId, TransactionId
-    from amends.contracts.principals import DEFAULT_TENANT
-    from amends.receipts.bundle import write_lines
-    from amends.wiring import auditing
+    from amends.wiring.bundling import bundle_of, count_chosen, write_bundle
     from amends.wiring.places import existing_database
+    from amends.wiring.proving import read_note_file
 
-    ids = [TransactionId(identifier(one, "transaction_id")) for one in transactions]
-    owner = TenantId(identifier(tenant or DEFAULT_TENANT, "tenant"))
-    _check(ids=bool(ids), all_of_them=all, out=out, as_json=place.json)
+    chosen = _chosen(transactions, all_of_them=all, tenant=tenant, since=since, until=until)
+    _check(out=out, as_json=place.json)
+    given = [read_note_file(one) for one in checkpoint]
     database = existing_database(place.store)
-    header = auditing.header_of(database)
-    total = auditing.count_chains(database) if all else len(ids)
-    counted = Counted()
     with phases() as phase:
-        chains = (
-            auditing.read_all_chains(database)
-            if all
-            else auditing.read_chains(database, ids, owner)
-        )
-        lines = write_lines(header, counted.of(chains, total, phase("Exporting")))
+        counted = Counted(count_chosen(database, chosen), phase("Exporting"))
+        lines = counted.of(bundle_of(database, chosen, given))
         if out is None:
             sys.stdout.flush()
             sys.stdout.buffer.writelines(lines)
             sys.stdout.buffer.flush()
             return 0
-        auditing.write_bundle(out.absolute(), lines)
+        write_bundle(out.absolute(), lines)
+    told = counted.told()
+    says = f"Written to {out}. Chains: {told['chains']}, receipts: {told['receipts']}."
     answer = Answer(
-        data={
-            "file": str(out),
-            "store": header.store,
-            "keys": list(header.keys),
-            "chains": counted.chains,
-            "receipts": counted.receipts,
-        },
-        tell=lambda paper: paper.line(
-            clean(f"Written to {out}. Chains: {counted.chains}, receipts: {counted.receipts}.")
-        ),
+        data={"file": str(out), **told},
+        tell=lambda paper: paper.line(clean(says)),
     )
     return give(answer, sys.stdout, as_json=place.json, utc=False, interrupted=False)
 
 
 class Counted:
-    """How much has gone by."""
+    """Lines of a bundle that go by: how far they are, and what the first and the last one say."""
 
-    def __init__(self) -> None:
-        self.chains = 0
-        self.receipts = 0
+    def __init__(self, total: int, told: "Told") -> None:
+        self._total = total
+        self._told = told
+        self._first = self._last = b""
 
-    def of(self, chains: "Iterator[ChainLine]", total: int, told: "Told") -> "Iterator[ChainLine]":
-        """The same chains, counted."""
-        for chain in chains:
-            self.chains += 1
-            self.receipts += len(chain.receipts)
-            told(self.chains, total)
-            yield chain
+    def of(self, lines: "Iterator[bytes]") -> "Iterator[bytes]":
+        """The same lines, looked at."""
+        for number, line in enumerate(lines):
+            self._first = self._first or line
+            self._last = line
+            self._told(min(number, self._total), self._total)
+            yield line
+
+    def told(self) -> "JsonObject":
+        """What was written."""
+        import msgspec
+
+        from amends.receipts.keyset import from_base64url
+
+        first, last = msgspec.json.decode(self._first), msgspec.json.decode(self._last)
+        return {
+            "store": first["store"],
+            "keys": [from_base64url(key["x"]).hex() for key in first["keys"]],
+            "checkpoints": len(first.get("checkpoints", ())),
+            "chains": last["chains"],
+            "receipts": last["receipts"],
+        }
 
 
-def _check(*, ids: bool, all_of_them: bool, out: Path | None, as_json: bool) -> None:
-    """Raises `Misuse` (`cli.transactions_required`, `cli.out_required`)."""
+def _chosen(
+    transactions: tuple[str, ...],
+    *,
+    all_of_them: bool,
+    tenant: str | None,
+    since: str | None,
+    until: str | None,
+) -> "Chosen":
+    """Raises `Misuse` (`cli.transactions_required`), and `Refused` for what cannot be read."""
+    from amends.cli.inputs import identifier, optional_identifier
     from amends.contracts.errors import Misuse
+    from amends.contracts.ids import TenantId, TransactionId
+    from amends.contracts.times import parse_instant
+    from amends.wiring.bundling import Chosen
 
-    if ids == all_of_them:
+    bounded = since is not None or until is not None
+    if bool(transactions) == all_of_them or (bounded and not all_of_them):
         raise Misuse(
             "cli.transactions_required",
-            "Either transactions are named, or --all asks for every one.",
-            next_step="Name transactions, or say --all.",
+            "Either transactions are named, or --all asks for every one, perhaps of some time.",
+            next_step="Name transactions, or say --all, with --since and --until where wanted.",
         )
+    owner = optional_identifier(tenant, "tenant")
+    return Chosen(
+        transactions=tuple(
+            [TransactionId(identifier(one, "transaction_id")) for one in transactions]
+        ),
+        tenant=None if owner is None else TenantId(owner),
+        since=None if since is None else parse_instant(since, "since"),
+        until=None if until is None else parse_instant(until, "until"),
+    )
+
+
+def _check(*, out: Path | None, as_json: bool) -> None:
+    """Raises `Misuse` (`cli.out_required`)."""
+    from amends.contracts.errors import Misuse
+
     if as_json and out is None:
         raise Misuse(
             "cli.out_required",

@@ -1,9 +1,11 @@
 """`amends verify`: whether receipts are whole, in order, unaltered, and signed by known keys.
 
 A bundle is checked offline. `--store` checks a store where it lies, and further: every record has
-to have the receipts of its last change. Either way the exit code tells the kind of fault.
+to have the receipts of its last change, and the whole log has to lead through its checkpoints.
+Either way the exit code tells the kind of fault.
 """
 
+from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -21,6 +23,13 @@ def verify(
     key: Annotated[
         Pairs, Parameter(help="A public key, in hex or as a file, instead of the one that came.")
     ] = (),
+    keys: Annotated[
+        Path | None, Parameter(help="The store's keys, as amends keys export wrote them.")
+    ] = None,
+    checkpoint: Annotated[
+        tuple[Path, ...],
+        Parameter(negative=(), show_default=False, help="A file with a checkpoint you have kept."),
+    ] = (),
     head: Annotated[
         Pairs, Parameter(help="TRANSACTION=NUMBER:HASH, an end of a chain that you have kept.")
     ] = (),
@@ -34,7 +43,15 @@ def verify(
     from amends.cli.operations.checking import Asked, check
     from amends.cli.operations.progress import phases
 
-    asked = Asked(what=what, store=store, keys=key, heads=head, tenant=tenant)
+    asked = Asked(
+        what=what,
+        store=store,
+        keys=key,
+        heads=head,
+        tenant=tenant,
+        keys_file=keys,
+        checkpoints=checkpoint,
+    )
     with phases() as phase:
         answer = check(asked, phase("Verifying"))
     return give(answer, sys.stdout, as_json=json, utc=False, interrupted=False)

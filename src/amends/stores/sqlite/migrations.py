@@ -38,7 +38,10 @@ class Migration(msgspec.Struct, frozen=True):
         return hashlib.sha256(self.sql.encode()).hexdigest()
 
 
-MIGRATIONS: Final = (Migration(1, "documents and receipts", schema.DOCUMENTS_AND_RECEIPTS),)
+MIGRATIONS: Final = (
+    Migration(1, "documents and receipts", schema.DOCUMENTS_AND_RECEIPTS),
+    Migration(2, "checkpoints of the log", schema.LOG_CHECKPOINTS),
+)
 
 
 def migrate(

@@ -116,6 +116,19 @@ CREATE TABLE receipts (
 CREATE UNIQUE INDEX receipts_by_chain ON receipts (tenant, chain, number);
 """
 
+LOG_CHECKPOINTS: Final = """
+CREATE TABLE log_checkpoints (
+  seq INTEGER PRIMARY KEY,
+  tenant TEXT NOT NULL, id TEXT NOT NULL, revision INTEGER NOT NULL,
+  created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL, due_at INTEGER,
+  lineage TEXT NOT NULL,
+  body TEXT NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX log_checkpoints_by_id ON log_checkpoints (tenant, id);
+CREATE INDEX log_checkpoints_by_tenant ON log_checkpoints (tenant);
+CREATE INDEX log_checkpoints_by_due ON log_checkpoints (due_at) WHERE due_at IS NOT NULL;
+"""
+
 BOOKS: Final = """
 CREATE TABLE migrations (
   number INTEGER PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL,

@@ -121,36 +121,36 @@ class Survey:
     @contextmanager
     def snapshot(self) -> Iterator[apsw.Connection]:
         """The connection, held at this moment of the store while the block lasts."""
-        self._ask("BEGIN")
-        self._ask("SELECT count(*) FROM sqlite_schema")
+        self.ask("BEGIN")
+        self.ask("SELECT count(*) FROM sqlite_schema")
         try:
             yield self._connection
         finally:
-            self._ask("ROLLBACK")
+            self.ask("ROLLBACK")
 
     @property
     def lineage(self) -> str:
         """See `Store.lineage`."""
-        [(lineage,)] = self._ask("SELECT lineage FROM store")
+        [(lineage,)] = self.ask("SELECT lineage FROM store")
         return str(lineage)
 
     @property
     def tenants(self) -> tuple[TenantId, ...]:
         """Every tenant with a transaction, a waiting approval, or an effect that nobody claims."""
-        return tuple(TenantId(tenant) for (tenant,) in self._ask(_TENANTS))
+        return tuple(TenantId(tenant) for (tenant,) in self.ask(_TENANTS))
 
     def integrity(self, *, quick: bool) -> tuple[str, ...]:
         """What SQLite finds wrong with the file; nothing, if it is whole."""
         check = "quick_check" if quick else "integrity_check"
         try:
-            found = [str(line) for (line,) in self._ask(f"PRAGMA {check}(20)")]
+            found = [str(line) for (line,) in self.ask(f"PRAGMA {check}(20)")]
         except Corrupt as error:
             return (error.message,)
         return () if found == ["ok"] else tuple(found)
 
     def signers(self, latest: int = AT_ONCE) -> frozenset[str]:
         """The ids of the keys that signed the latest receipts."""
-        return frozenset(str(key_id) for (key_id,) in self._ask(_SIGNERS, latest))
+        return frozenset(str(key_id) for (key_id,) in self.ask(_SIGNERS, latest))
 
     def count(self, type_: type[Document]) -> int:
         """How many documents of a type there are."""
@@ -160,7 +160,7 @@ class Survey:
         """Every document of a type, of all tenants, oldest first; what cannot be read is shown."""
         shape, sql = shape_of(type_), statements_of(type_).row
         place = 0
-        while rows := self._ask(f"{sql} seq > ? ORDER BY seq LIMIT ?", place, AT_ONCE):
+        while rows := self.ask(f"{sql} seq > ? ORDER BY seq LIMIT ?", place, AT_ONCE):
             for cells in rows:
                 row = row_of(cells)
                 place = row.seq
@@ -173,21 +173,21 @@ class Survey:
     def chains(self) -> Iterator[ChainName]:
         """Every receipt chain, by tenant and name."""
         last = ("", "")
-        while rows := self._ask(_CHAINS, *last, AT_ONCE):
+        while rows := self.ask(_CHAINS, *last, AT_ONCE):
             for tenant, chain in rows:
                 last = (tenant, chain)
                 yield ChainName(TenantId(tenant), chain)
 
     def unchained(self) -> Iterator[tuple[TenantId, str]]:
         """Transactions without a single receipt, by tenant and id."""
-        return ((TenantId(tenant), str(id_)) for tenant, id_ in self._ask(_UNCHAINED))
+        return ((TenantId(tenant), str(id_)) for tenant, id_ in self.ask(_UNCHAINED))
 
     def receipts(self, name: ChainName) -> ReadChain:
         """The whole of one chain; a receipt that cannot be read is passed over and counted."""
         receipts: list[Receipt] = []
         unreadable: list[int] = []
         after = 0
-        while rows := self._ask(CHAIN, name.tenant, name.chain, after, AT_ONCE):
+        while rows := self.ask(CHAIN, name.tenant, name.chain, after, AT_ONCE):
             for body, number in rows:
                 after = number
                 try:
@@ -198,25 +198,26 @@ class Survey:
 
     def beyond(self, other: Path) -> tuple[BeyondIt, ...]:
         """Transactions that another file does not have, or has only as they were before."""
-        self._ask("ATTACH ? AS other", str(other))
+        self.ask("ATTACH ? AS other", str(other))
         try:
-            found = self._ask(_BEYOND)
+            found = self.ask(_BEYOND)
         finally:
-            self._ask("DETACH other")
+            self.ask("DETACH other")
         return tuple(
             [BeyondIt(TenantId(one), TransactionId(two), str(st)) for one, two, st in found]
         )
 
     def record(self, type_: type[D], tenant: TenantId, id_: str) -> Stored[D] | Unreadable | None:
         """One document, as it lies there."""
-        rows = self._ask(statements_of(type_).get, tenant, id_)
+        rows = self.ask(statements_of(type_).get, tenant, id_)
         return show_row(shape_of(type_), row_of(rows[0]), system_clock()) if rows else None
 
     def _count(self, sql: str) -> int:
-        [(number,)] = self._ask(sql)
+        [(number,)] = self.ask(sql)
         return int(number)
 
-    def _ask(self, sql: str, *bindings: int | str) -> list[tuple[Any, ...]]:
+    def ask(self, sql: str, *bindings: float | str | None) -> list[tuple[Any, ...]]:
+        """One question in SQL, read to its end. Raises as opening does."""
         try:
             return self._connection.execute(sql, bindings).fetchall()
         except (apsw.CorruptError, apsw.NotADBError, UnicodeDecodeError) as error:
