@@ -118,6 +118,10 @@ class Portal:
     rule = _blocking(Amends.rule)
     evidence = _blocking(Amends.evidence)
 
+    delegate = _blocking(Amends.delegate)
+    revoke_delegation = _blocking(Amends.revoke_delegation)
+    delegations = _blocking(Amends.delegations)
+
     get = _blocking(Amends.get)
     list = _blocking(Amends.list)
     approvals = _blocking(Amends.approvals)

@@ -6,6 +6,8 @@ from typing import Final
 
 from amends.app.asking import Asking
 from amends.app.capabilities import FunctionCapability
+from amends.app.delegates import Delegates
+from amends.app.edges import principal_of
 from amends.app.people import People
 from amends.app.views import Views
 from amends.connectors.blocking import HandlerThreads
@@ -20,7 +22,7 @@ LOCAL: Final = Principal.named("local")
 Registrable = FunctionCapability[..., object] | tuple[Capability, Connector]
 
 
-class Amends(Asking, People, Views):
+class Amends(Asking, People, Delegates, Views):
     """One principal's view of a running engine.
 
     The library is told who acts; that is recorded as asserted. `acting_as` gives the view of
@@ -30,6 +32,7 @@ class Amends(Asking, People, Views):
     def __init__(self, runtime: Runtime, caller: Caller) -> None:
         Asking.__init__(self, runtime, caller)
         People.__init__(self, runtime, caller)
+        Delegates.__init__(self, runtime, caller)
         Views.__init__(self, runtime, caller)
 
     @staticmethod
@@ -50,11 +53,17 @@ class Amends(Asking, People, Views):
         running attempts end, and leaves those that do not recoverable.
         """
         chosen = settings or Settings(policy=policy, credentials=credentials, recover=recover)
+        principal = principal_of(principal)
         caller = Caller(principal=principal, identity=identity, asserted=True, trusted=True)
         return Opening(url, tuple(capabilities), caller, chosen)
 
     def acting_as(self, principal: Principal, identity: Identity | None = None) -> "Amends":
-        """The same engine for another principal; nothing is opened or closed."""
+        """The same engine for another principal; nothing is opened or closed.
+
+        Raises `Refused` (`input.invalid_id`, `input.unsupported_type`) for a principal that is not
+        well-formed.
+        """
+        principal = principal_of(principal)
         caller = Caller(principal=principal, identity=identity, asserted=True, trusted=True)
         return Amends(self._runtime, caller)
 

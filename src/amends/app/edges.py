@@ -9,13 +9,16 @@ Deliberately not here: what inputs may hold (`contracts.admission`), and the for
 
 import types
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from enum import Enum
 from typing import Final, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
 from amends.contracts.errors import Refused
+from amends.contracts.ids import check_identifier
 from amends.contracts.json_types import Json
+from amends.contracts.principals import Principal
 
 _LONGEST_S: Final = 10 * 366 * 24 * 3600
 E = TypeVar("E", bound=Enum)
@@ -103,6 +106,26 @@ def mapping_of(value: object, field: str) -> dict[str, Json]:
 def texts_of(value: object, field: str) -> dict[str, str]:
     """An object of texts; none is an empty one. Raises as `text_of`."""
     return {key: text_of(one, field) for key, one in mapping_of(value, field).items()}
+
+
+def principal_of(value: object) -> Principal:
+    """A principal of well-formed ids: one name is written in one way, or refused (AP-1).
+
+    Raises as `text_of` and `record_of`, and `Refused` (`input.invalid_id`).
+    """
+    principal = record_of(value, Principal, "principal")
+    check_identifier(principal.id, "principal_id")
+    check_identifier(principal.tenant, "tenant")
+    for person in principal.persons:
+        check_identifier(person, "principal_person")
+    return principal
+
+
+def instant_of(value: object, field: str) -> datetime:
+    """An instant with its zone. Raises as `text_of`."""
+    if not isinstance(value, datetime) or value.tzinfo is None:
+        raise _wrong_type(field, "an instant with its zone")
+    return value.astimezone(UTC)
 
 
 def record_of(value: object, kind: type[S], field: str, *, but: str = "") -> S:

@@ -1,8 +1,10 @@
 """What people say: deciding, cancelling, withdrawing, ruling by hand."""
 
+from amends.app.delegates import delegation_of
 from amends.app.edges import choice_of, flag_of, record_of, revision_of, text_of, texts_of
 from amends.contracts.approvals import Answer, ApprovalRequest
 from amends.contracts.codes import coded
+from amends.contracts.delegations import Delegation
 from amends.contracts.documents import Correction
 from amends.contracts.enums import Verdict
 from amends.contracts.events import ProviderEvent
@@ -33,13 +35,15 @@ class People:
         reason: str = "",
         evidence: dict[str, str] | None = None,
         seen_revision: int | None = None,
+        under: Delegation | str | None = None,
     ) -> ApprovalRequest:
         """Approve a request; its action runs when its requester resumes it.
 
-        `seen_revision` is the request's revision that the approver looked at. Raises the
-        `approval.*` codes; a stale revision changes nothing.
+        `seen_revision` is the request's revision that the approver looked at. `under` names the
+        delegation that lends the word. Raises the `approval.*` and `delegation.*` codes; a stale
+        revision changes nothing, and `details["current"]` is the request as it stands.
         """
-        return await self._decide(approval, Answer.APPROVED, reason, evidence, seen_revision)
+        return await self._decide(approval, Answer.APPROVED, reason, evidence, seen_revision, under)
 
     async def deny(
         self,
@@ -47,9 +51,10 @@ class People:
         *,
         reason: str = "",
         seen_revision: int | None = None,
+        under: Delegation | str | None = None,
     ) -> ApprovalRequest:
-        """Deny a request for good."""
-        return await self._decide(approval, Answer.DENIED, reason, None, seen_revision)
+        """Deny a request for good; `under` as in `approve`."""
+        return await self._decide(approval, Answer.DENIED, reason, None, seen_revision, under)
 
     async def revoke(
         self,
@@ -68,6 +73,7 @@ class People:
         reason: str,
         evidence: dict[str, str] | None,
         seen_revision: int | None,
+        under: Delegation | str | None = None,
     ) -> ApprovalRequest:
         id_ = approval.approval_id if isinstance(approval, Result) else _approval(approval)
         if id_ is None:
@@ -79,6 +85,7 @@ class People:
             reason=reason,
             evidence=texts_of(evidence, "evidence"),
             seen_revision=revision_of(seen_revision),
+            under=None if under is None else delegation_of(under),
         )
 
     async def cancel(self, action: Result | str, *, reason: str = "") -> Result:

@@ -28,6 +28,7 @@ from amends.contracts.declarations import (
     IdempotencyContract,
     RecoveryContract,
 )
+from amends.contracts.delegations import Delegation
 from amends.contracts.errors import (
     AmendsError,
     Conflict,
@@ -42,10 +43,14 @@ from amends.contracts.errors import (
 from amends.contracts.events import ProviderEvent, Said
 from amends.contracts.ids import ProviderOperationId
 from amends.contracts.json_types import Json, JsonObject
+from amends.contracts.notices import Notice
 from amends.contracts.outcomes import Applied, ErrorInfo, Failure, ProviderOperation, Uncertain
-from amends.contracts.principals import Identity, Principal, PrincipalRef
+from amends.contracts.principals import Identity, Principal, PrincipalRef, PrincipalSource
 from amends.contracts.results import NextStep, Result
-from amends.wiring.opening import Settings
+from amends.contracts.secrets import Secret
+from amends.recovery.notifying import Channel
+from amends.wiring.channels import CommandChannel, LogChannel, WebhookChannel, check_signed
+from amends.wiring.opening import Notices, Settings
 
 __all__ = [
     "Action",
@@ -60,10 +65,13 @@ __all__ = [
     "ByGroup",
     "ByPrincipal",
     "ByRole",
+    "Channel",
+    "CommandChannel",
     "Conflict",
     "Corrupt",
     "CredentialPolicy",
     "DataContract",
+    "Delegation",
     "ErrorInfo",
     "ExecutionContract",
     "Failure",
@@ -72,10 +80,13 @@ __all__ = [
     "Identity",
     "Json",
     "JsonObject",
+    "LogChannel",
     "Misuse",
     "NextStep",
     "NotApplied",
     "NotFound",
+    "Notice",
+    "Notices",
     "Opening",
     "OriginalEffect",
     "OutcomeUnknown",
@@ -84,6 +95,7 @@ __all__ = [
     "Pending",
     "Principal",
     "PrincipalRef",
+    "PrincipalSource",
     "ProviderEvent",
     "ProviderFailed",
     "ProviderOperation",
@@ -93,13 +105,16 @@ __all__ = [
     "Refused",
     "Result",
     "Said",
+    "Secret",
     "Settings",
     "TransactionContext",
     "TransactionRequest",
     "TransactionResult",
     "Unavailable",
     "Uncertain",
+    "WebhookChannel",
     "capability",
+    "check_signed",
     "http_capability",
     "load_capabilities",
 ]

@@ -3,7 +3,9 @@
 Invariants: the user is the one the kernel names, never what an environment variable says; a
 principal that the file does not give to this user cannot be named; powers that are granted by name
 (approving, operating) come from the file only. Without a file the local user may use every
-capability of the embedded store, and neither approve for others nor operate (TX-VIEW-0).
+capability of the embedded store, and neither approve for others nor operate (TX-VIEW-0). The file
+is read again whenever it is asked what a principal holds now, so that who is struck off it, or
+loses a role, has not approved what is not used yet (AP-5).
 
 Deliberately not here: protection from that user. Whoever can write the database file can write
 anything into it; the file of principals keeps records honest, and its own rights guard it.
@@ -15,19 +17,22 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from amends.cli.options import Options
 from amends.contracts.enums import PrincipalKind
 from amends.contracts.errors import Misuse, Refused
+from amends.contracts.ids import TenantId
+from amends.contracts.persons import LOCAL_PREFIX
 from amends.contracts.principals import (
     ANY_SCOPE,
     DEFAULT_TENANT,
     Caller,
     Identity,
     Principal,
+    PrincipalRef,
 )
 
-LOCAL_PREFIX: Final = "local:"
 ANYBODY: Final = "*"
 _WRITABLE_BY_OTHERS: Final = 0o022
 CONFIGURE: Final = (
@@ -37,7 +42,10 @@ CONFIGURE: Final = (
 
 
 class Listed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One principal of the file. `os_users` are the users who may act for it; "*" is everybody."""
+    """One principal of the file. `os_users` are the users who may act for it; "*" is everybody.
+
+    `person` is who is behind it, where one person has several principals.
+    """
 
     id: str
     kind: PrincipalKind = PrincipalKind.USER
@@ -45,6 +53,7 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     scopes: tuple[str, ...] = (ANY_SCOPE,)
     roles: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
+    person: str | None = None
     os_users: tuple[str, ...] = ()
     external_account: str | None = None
     subject: str | None = None
@@ -58,6 +67,7 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             scopes=self.scopes,
             roles=self.roles,
             groups=self.groups,
+            persons=() if self.person is None else (self.person,),
         )
 
     def identity(self, principal: Principal) -> Identity | None:
@@ -70,9 +80,35 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Listing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The whole file."""
+    """The whole file.
 
+    With `one_voice_per_os_user`, a user of this machine is one voice in approvals, whichever
+    principals it acts for.
+    """
+
+    one_voice_per_os_user: bool = False
     principals: tuple[Listed, ...] = ()
+
+
+class FilePrincipals:
+    """The file as a source of principals: what they hold now."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def principal(self, tenant: TenantId, ref: PrincipalRef) -> Principal | None:
+        """The listed principal, or the local user, who needs no list.
+
+        Raises `Misuse` (`cli.principals_invalid`).
+        """
+        listed = [one.principal() for one in read_principals(self._path).principals]
+        for one in listed:
+            if one.tenant == tenant and one.ref == ref:
+                return one
+        local = tenant == DEFAULT_TENANT and ref.kind is PrincipalKind.USER
+        if local and ref.id.startswith(LOCAL_PREFIX) and ref.id not in [one.id for one in listed]:
+            return Principal.named(ref.id)
+        return None
 
 
 def os_user() -> str:
@@ -102,10 +138,11 @@ def caller(options: Options) -> Caller:
     (`cli.principal_not_permitted`).
     """
     user = os_user()
-    listed = () if options.principals is None else read_principals(options.principals)
+    file = Listing() if options.principals is None else read_principals(options.principals)
+    listed, voice = file.principals, local_id(user) if file.one_voice_per_os_user else None
     if options.as_ is None:
         own = [one for one in listed if one.id == local_id(user)]
-        return _acting(own[0]) if own else _local(user)
+        return _acting(own[0], voice) if own else _local(user)
     if options.principals is None:
         raise Misuse(
             "cli.principals_required",
@@ -119,11 +156,11 @@ def caller(options: Options) -> Caller:
             "The file of principals does not let this user act for that principal.",
             next_step="Add this user to the os_users of the principal, or ask somebody who may.",
         )
-    return _acting(permitted[0])
+    return _acting(permitted[0], voice)
 
 
-def read_principals(path: Path) -> tuple[Listed, ...]:
-    """The principals that a file lists. Raises `Misuse` (`cli.principals_invalid`)."""
+def read_principals(path: Path) -> Listing:
+    """A file of principals. Raises `Misuse` (`cli.principals_invalid`)."""
     try:
         if os.name == "posix" and path.stat().st_mode & _WRITABLE_BY_OTHERS:
             raise _invalid("The file of principals can be written by other users.")
@@ -135,7 +172,7 @@ def read_principals(path: Path) -> tuple[Listed, ...]:
     except msgspec.ValidationError as error:
         raise _invalid(f"The file of principals does not fit: {error}.") from error
     _check(listing.principals)
-    return listing.principals
+    return listing
 
 
 def _check(listed: tuple[Listed, ...]) -> None:
@@ -148,8 +185,10 @@ def _check(listed: tuple[Listed, ...]) -> None:
             raise _invalid(f"The file of principals does not fit: {error.message}") from error
 
 
-def _acting(listed: Listed) -> Caller:
+def _acting(listed: Listed, voice: str | None) -> Caller:
     principal = listed.principal()
+    if voice is not None:
+        principal = replace(principal, persons=(*principal.persons, voice))
     return Caller(principal=principal, identity=listed.identity(principal))
 
 

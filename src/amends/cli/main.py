@@ -83,7 +83,25 @@ _COMMANDS: Final[Mapping[str, _Command]] = MappingProxyType(
         ),
         "revoke": _Command(
             "amends.cli.commands.deciding:revoke",
-            "Take an approval back before it is used.",
+            "Take an approval back, or a delegation.",
+        ),
+        "delegate": _Command(
+            "amends.cli.commands.delegating:delegate",
+            "Lend your word in approvals to somebody, for a while.\n\n"
+            "It stays your word: it counts once, and never for what you asked for yourself. The "
+            "other one decides with amends approve --under and the delegation's id. Take it back "
+            "with amends revoke.",
+        ),
+        "delegations": _Command(
+            "amends.cli.commands.delegating:delegations",
+            "List the delegations that you made or were given.",
+        ),
+        "notify": _Command(
+            "amends.cli.commands.notifying:notify",
+            "Tell people what waits for an approval.\n\n"
+            "By a log, a command or a webhook. What was told is remembered in the store, by the "
+            "channel's name. A notice may come twice, under the same id. A webhook is signed with "
+            "the secret in AMENDS_WEBHOOK_SECRET, as Standard Webhooks are.",
         ),
         "reconcile": _Command(
             "amends.cli.commands.reconciling:reconcile",
@@ -140,7 +158,7 @@ _COMMANDS: Final[Mapping[str, _Command]] = MappingProxyType(
         ),
         "keys": _Command(
             "amends.cli.operations.keys:keys",
-            "The keys that sign receipts: list, rotate, export, compromised.",
+            "The keys that sign receipts, and rotating them.",
         ),
         "backup": _Command(
             "amends.cli.operations.copying:backup",

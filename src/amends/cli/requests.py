@@ -3,10 +3,11 @@
 Deliberately not here: deciding, which is the engine's.
 """
 
+import shlex
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from types import MappingProxyType
-from typing import Final, assert_never
+from typing import Final, TypeAlias, assert_never
 
 import msgspec
 from rich.text import Text
@@ -25,9 +26,12 @@ from amends.contracts.approval_policy import (
     Quorum,
 )
 from amends.contracts.approvals import ApprovalRequest, ApprovalStatus
-from amends.contracts.json_types import JsonObject
+from amends.contracts.delegations import Delegation
+from amends.contracts.json_types import Json, JsonObject
 from amends.governance.approvals import OPEN, may_decide
 from amends.stores.port import Page, Stored, Unreadable
+
+Lent: TypeAlias = tuple[Delegation, ...]
 
 
 async def list_requests(
@@ -36,20 +40,37 @@ async def list_requests(
     """A page of requests that the caller asked for or may decide."""
     where = {} if decided else {"status": ApprovalStatus.PENDING.value}
     page = await session.amends.approvals(where=where, after=after, limit=limit)
-    data: JsonObject = {"items": [_item(session, one) for one in page.items], "next": page.next}
-    return Answer(data=data, tell=lambda paper: _tell_page(session, paper, page))
+    lent = await _lent(session)
+    items: list[Json] = [_item(session, one, lent) for one in page.items]
+    data: JsonObject = {"items": items, "next": page.next}
+    return Answer(data=data, tell=lambda paper: _tell_page(session, paper, page, lent))
 
 
 async def show_request(session: Session, approval_id: str) -> Answer:
     """One request, all of it. Raises `Refused` (`approval.not_found`)."""
-    return shown(session, await session.amends.approval(approval_id))
+    request = await session.amends.approval(approval_id)
+    return shown(session, request, await _lent(session))
 
 
-def shown(session: Session, request: ApprovalRequest) -> Answer:
-    """The answer that shows a request as it stands now."""
+def shown(session: Session, request: ApprovalRequest, lent: Lent = ()) -> Answer:
+    """The answer that shows a request as it stands now, and which delegations may be used on it."""
+    usable = _usable(session, request, lent)
     return Answer(
-        data=_document(session, request), tell=lambda paper: _tell(session, paper, request)
+        data=_document(session, request, usable),
+        tell=lambda paper: _tell(session, paper, request, usable),
     )
+
+
+async def _lent(session: Session) -> Lent:
+    """What was lent to the caller and is not revoked."""
+    seen = await session.amends.delegations()
+    me = session.caller.principal.ref
+    return tuple(one for one in seen if one.delegate == me and one.revoked_at is None)
+
+
+def _usable(session: Session, request: ApprovalRequest, lent: Lent) -> Lent:
+    now, principal = datetime.now(UTC), session.caller.principal
+    return tuple(one for one in lent if may_decide(request, principal, now, delegation=one))
 
 
 def state(request: ApprovalRequest, now: datetime) -> str:
@@ -79,39 +100,42 @@ def rule_words(rule: ApprovalRule) -> str:
             assert_never(rule)
 
 
-def _document(session: Session, request: ApprovalRequest) -> JsonObject:
+def _document(session: Session, request: ApprovalRequest, usable: Lent) -> JsonObject:
     now, principal = datetime.now(UTC), session.caller.principal
     document: JsonObject = msgspec.to_builtins(request)
     document["input"] = session.results.values.show(request.capability_id, request.input)
     document["state"] = state(request, now)
     document["you_may_decide"] = may_decide(request, principal, now)
+    document["you_may_decide_under"] = [one.delegation_id for one in usable]
     return document
 
 
-def _item(session: Session, item: Stored[ApprovalRequest] | Unreadable) -> JsonObject:
+def _item(session: Session, item: Stored[ApprovalRequest] | Unreadable, lent: Lent) -> JsonObject:
     if isinstance(item, Unreadable):
         return {"approval_id": item.id, "unreadable": item.reason}
-    return _document(session, item.document)
+    request = item.document
+    return _document(session, request, _usable(session, request, lent))
 
 
-def _tell_page(session: Session, paper: Paper, page: Page[ApprovalRequest]) -> None:
+def _tell_page(session: Session, paper: Paper, page: Page[ApprovalRequest], lent: Lent) -> None:
     if not page.items:
         paper.line("Nothing waits for an approval.")
         return
     header = ("APPROVAL", "STATE", "RISK", "FROM", "CAPABILITY", "EXPIRES")
-    paper.rows([_row(session, paper, one) for one in page.items], header)
+    paper.rows([_row(session, paper, one, lent) for one in page.items], header)
     if page.next is not None:
         again = session.options.again()
         paper.line((f"More: amends approvals --after {page.next} {again}".rstrip(), "dim"))
 
 
 def _row(
-    session: Session, paper: Paper, item: Stored[ApprovalRequest] | Unreadable
+    session: Session, paper: Paper, item: Stored[ApprovalRequest] | Unreadable, lent: Lent
 ) -> tuple[str | Text, ...]:
     if isinstance(item, Unreadable):
         return clean(item.id), "unreadable", "-", "-", clean(item.reason), "-"
     request, now = item.document, datetime.now(UTC)
-    waits_for_you = may_decide(request, session.caller.principal, now)
+    own = may_decide(request, session.caller.principal, now)
+    waits_for_you = own or _usable(session, request, lent)
     where = Text("decide", "bold magenta") if waits_for_you else Text(state(request, now))
     return (
         clean(request.approval_id),
@@ -123,7 +147,7 @@ def _row(
     )
 
 
-def _tell(session: Session, paper: Paper, request: ApprovalRequest) -> None:
+def _tell(session: Session, paper: Paper, request: ApprovalRequest, usable: Lent) -> None:
     now = datetime.now(UTC)
     paper.line((clean(request.approval_id), "bold"), "  ", (state(request, now), "magenta"))
     paper.line(_words(request, now))
@@ -137,7 +161,7 @@ def _tell(session: Session, paper: Paper, request: ApprovalRequest) -> None:
     paper.field("asked by", clean(f"{request.requester.id} ({request.requester.kind})"))
     _tell_bound(paper, request)
     _tell_decisions(paper, request)
-    _tell_commands(session, paper, request, now)
+    _tell_commands(session, paper, request, usable)
 
 
 def _tell_bound(paper: Paper, request: ApprovalRequest) -> None:
@@ -162,15 +186,19 @@ def _tell_decisions(paper: Paper, request: ApprovalRequest) -> None:
     if request.decisions:
         paper.heading("Decisions")
     for one in request.decisions:
-        said = clean(f"{one.approver.id} {one.answer}  {one.reason}").rstrip()
+        lent = "" if one.under is None else f" by the word of {one.under.delegator.id}"
+        said = clean(f"{one.approver.id}{lent} {one.answer}  {one.reason}").rstrip()
         paper.line(f"  {paper.time(one.at)}  ", said)
 
 
-def _tell_commands(session: Session, paper: Paper, request: ApprovalRequest, now: datetime) -> None:
-    again, id_ = session.options.again(), request.approval_id
+def _tell_commands(session: Session, paper: Paper, request: ApprovalRequest, usable: Lent) -> None:
+    again, id_, now = session.options.again(), request.approval_id, datetime.now(UTC)
+    bring = "".join(f" --evidence {shlex.quote(one)}=TEXT" for one in request.policy.evidence)
     commands = []
     if may_decide(request, session.caller.principal, now):
-        commands += [f"amends approve {id_} {again}", f"amends deny {id_} {again}"]
+        commands += [f"amends approve {id_}{bring} {again}", f"amends deny {id_} {again}"]
+    for one in usable:
+        commands.append(f"amends approve {id_} --under {one.delegation_id}{bring} {again}")
     mine = request.requester == session.caller.principal.ref
     if mine and state(request, now) == ApprovalStatus.APPROVED:
         commands.append(f"amends resume {request.action_id} {again}")

@@ -156,6 +156,8 @@ def act(
             require_store(options.store)
         capabilities = apps.load_capabilities(options.app)
         settings = replace(apps.load_settings(options.settings), recover=recover)
+        if settings.principals is None and options.principals is not None:
+            settings = replace(settings, principals=acting.FilePrincipals(options.principals))
         opening = Opening(options.store, capabilities, caller, settings)
         try:
             answer, interrupted = asyncio.run(

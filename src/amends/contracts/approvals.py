@@ -13,6 +13,7 @@ from amends.contracts.ids import (
     ApprovalId,
     CapabilityId,
     DecisionId,
+    DelegationId,
     PlanId,
     TransactionId,
 )
@@ -40,11 +41,20 @@ class Answer(StrEnum):
     REVOKED = "revoked"
 
 
+class UnderDelegation(msgspec.Struct, frozen=True, kw_only=True):
+    """For whom a decision was made, by which delegation; `names` are the delegator's, folded."""
+
+    delegation_id: DelegationId
+    delegator: PrincipalRef
+    names: tuple[str, ...] = ()
+
+
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """One approver's word, under the identity that authentication gave.
 
     `seen_revision` is the revision of the request that the approver had before the eyes. Roles and
-    groups are those held when deciding.
+    groups are those held when deciding; of a decision under a delegation they are the delegator's.
+    `names` are the folded names of everybody whose word this is.
     """
 
     decision_id: DecisionId
@@ -57,6 +67,13 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     evidence: dict[str, str] = {}
     seen_revision: int
     at: datetime
+    names: tuple[str, ...] = ()
+    under: UnderDelegation | None = None
+
+    @property
+    def speaks_for(self) -> PrincipalRef:
+        """Whose word it is to the rules: the delegator's, or the approver's own."""
+        return self.approver if self.under is None else self.under.delegator
 
 
 class ApprovalRequest(Document, frozen=True, kw_only=True):
@@ -64,8 +81,9 @@ class ApprovalRequest(Document, frozen=True, kw_only=True):
 
     `action_hash` covers action id, capability, mode, plan, target, tenant, requester and the
     admitted input. `input` holds the bytes that were hashed, so that the approver sees just those;
-    it is absent when the capability requires redaction. `frozen` says why it can be neither decided
-    nor used until an operator releases it.
+    it is absent when the capability requires redaction. `requester_names` are the folded names of
+    everybody who asks. `frozen` says why it can be neither decided nor used until an operator
+    releases it.
     """
 
     approval_id: ApprovalId
@@ -81,6 +99,7 @@ class ApprovalRequest(Document, frozen=True, kw_only=True):
     input_hash: str
     input: JsonText | None
     requester: PrincipalRef
+    requester_names: tuple[str, ...] = ()
     identity: Identity | None
     policy: ApprovalPolicy
     policy_hash: str

@@ -66,6 +66,17 @@ ACTION_CODES: Final[Mapping[str, Code]] = MappingProxyType(
             "The identity context names another tenant.",
             "Use an identity of the tenant that was authenticated.",
         ),
+        "identity.principal_unknown": Code(
+            Refused,
+            "There is no such principal any more.",
+            "Ask whoever looks after the principals.",
+        ),
+        "identity.source_failed": Code(
+            Unavailable,
+            "Nobody can say what the principal holds now, so nothing was done for it.",
+            "Try again when the source of principals answers.",
+            True,
+        ),
         "credential.missing": Code(
             Refused, "The provider credential is missing.", "Configure a credential source.", True
         ),
@@ -174,6 +185,47 @@ ACTION_CODES: Final[Mapping[str, Code]] = MappingProxyType(
         ),
         "approval.wait_timeout": Code(
             Conflict, "Nobody has decided yet.", "Wait again; the request stands.", True
+        ),
+        "approval.no_longer_granted": Code(
+            Refused,
+            "Those who approved could not approve it now, so the approval was not used.",
+            "Cancel the action, and ask again with a new one.",
+        ),
+        "delegation.not_found": Code(
+            Refused, "There is no such delegation for this principal.", "Check the delegation id."
+        ),
+        "delegation.not_allowed": Code(
+            Refused,
+            "This principal may neither make nor revoke this delegation.",
+            "Ask its delegator or an operator.",
+        ),
+        "delegation.to_oneself": Code(
+            Refused,
+            "A delegation to oneself lends nothing.",
+            "Name somebody else as the delegate.",
+        ),
+        "delegation.span_invalid": Code(
+            Refused,
+            "A delegation ends after it begins and after now, and within 366 days.",
+            "Choose another end.",
+        ),
+        "delegation.scope_invalid": Code(
+            Refused,
+            "A delegation names 1 to 50 capabilities, with * for anything.",
+            "Write them as in payments.* or payments.charge.",
+        ),
+        "delegation.revoked": Code(
+            Refused, "The delegation was revoked.", "Ask its delegator for another one."
+        ),
+        "delegation.not_current": Code(
+            Refused,
+            "The delegation has not begun, or it has ended.",
+            "Ask its delegator for another one.",
+        ),
+        "delegation.out_of_scope": Code(
+            Refused,
+            "The delegation does not reach so far: another capability, or a higher risk.",
+            "Ask somebody who may decide this request.",
         ),
         # outcomes of previews and provider answers
         "provider.failed": Code(

@@ -20,6 +20,7 @@ PlanId = NewType("PlanId", str)
 ProviderOperationId = NewType("ProviderOperationId", str)
 ApprovalId = NewType("ApprovalId", str)
 DecisionId = NewType("DecisionId", str)
+DelegationId = NewType("DelegationId", str)
 Fence = NewType("Fence", str)
 
 ACTION_PREFIX: Final = "act_"
@@ -27,6 +28,7 @@ TRANSACTION_PREFIX: Final = "txn_"
 PLAN_PREFIX: Final = "plan:"
 APPROVAL_PREFIX: Final = "apr_"
 DECISION_PREFIX: Final = "dec_"
+DELEGATION_PREFIX: Final = "del_"
 FENCE_PREFIX: Final = "fen_"
 REFUSAL_PREFIX: Final = "ref_"
 CORRECTION_PREFIX: Final = "cor_"

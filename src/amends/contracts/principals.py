@@ -1,7 +1,7 @@
 """Who asks. Tenant and principal come from authentication only, never from a payload."""
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
@@ -23,7 +23,11 @@ class PrincipalRef(msgspec.Struct, frozen=True, gc=False):
 
 
 class Principal(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """An authenticated (or, in the library, asserted) principal with what it holds now."""
+    """An authenticated (or, in the library, asserted) principal with what it holds now.
+
+    `persons` say who is behind it, where one person has several principals: they are one voice in
+    approvals, and none of them approves what another of them asked for.
+    """
 
     id: PrincipalId
     tenant: TenantId
@@ -31,6 +35,7 @@ class Principal(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     scopes: tuple[str, ...] = (ANY_SCOPE,)
     roles: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
+    persons: tuple[str, ...] = ()
 
     @classmethod
     def named(
@@ -42,10 +47,11 @@ class Principal(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         scopes: Iterable[str] = (ANY_SCOPE,),
         roles: Iterable[str] = (),
         groups: Iterable[str] = (),
+        persons: Iterable[str] = (),
     ) -> "Principal":
         """A principal from plain strings, as an embedding program asserts it.
 
-        Raises `Refused`: `input.invalid_id` for an id or tenant that is not well-formed, and
+        Raises `Refused`: `input.invalid_id` for an id, tenant or person not well-formed, and
         `input.invalid_value` for a kind that there is not.
         """
         return cls(
@@ -55,6 +61,7 @@ class Principal(msgspec.Struct, frozen=True, gc=False, kw_only=True):
             scopes=tuple(scopes),
             roles=tuple(roles),
             groups=tuple(groups),
+            persons=tuple(check_identifier(one, "principal_person") for one in persons),
         )
 
     @property
@@ -99,6 +106,17 @@ class Caller(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     def tenant(self) -> TenantId:
         """The tenant that everything this caller reads or writes belongs to."""
         return self.principal.tenant
+
+
+class PrincipalSource(Protocol):
+    """What principals hold now: asked anew whenever something is admitted, decided or claimed."""
+
+    def principal(self, tenant: TenantId, ref: PrincipalRef) -> Principal | None:
+        """The principal as it is now, or none where there is no such one any more.
+
+        Answers at once; whatever it raises counts as a no.
+        """
+        ...
 
 
 def _kind_of(kind: PrincipalKind | str) -> PrincipalKind:

@@ -1,34 +1,37 @@
 """Approval requests: deciding, expiring, revoking, and the one use (AP-1 to AP-5).
 
 A request is bound to the hash of exactly what will run. Denied beats approved. One person counts
-once, however the principal is named, and not at all for the own request unless separation of
-duties was turned off.
+once, however the principal is named and whoever lends the word, and not at all for the own request
+unless separation of duties was turned off. A lent word never counts for its lender's own request.
+
+Deliberately not here: what the rules of a policy mean (`approval_rules`), and what a delegation
+lends (`delegations`).
 """
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Final, assert_never
+from typing import Final
 
 import msgspec
 
-from amends.contracts.approval_policy import (
-    AllOf,
-    AnyOf,
-    ApprovalPolicy,
-    ApprovalRule,
-    ByGroup,
-    ByPrincipal,
-    ByRole,
-    ByTenantPolicy,
-    Quorum,
+from amends.contracts.approval_policy import ApprovalPolicy
+from amends.contracts.approvals import (
+    Answer,
+    ApprovalRequest,
+    ApprovalStatus,
+    Decision,
+    UnderDelegation,
 )
-from amends.contracts.approvals import Answer, ApprovalRequest, ApprovalStatus, Decision
 from amends.contracts.canonical import domain_digest
 from amends.contracts.codes import coded
-from amends.contracts.enums import PrincipalKind
+from amends.contracts.delegations import Delegation
 from amends.contracts.errors import AmendsError
 from amends.contracts.ids import DecisionId
-from amends.contracts.principals import APPROVE_SCOPE, Principal
+from amends.contracts.json_types import Json
+from amends.contracts.persons import names_in, names_of, same_person
+from amends.contracts.principals import Identity, Principal
+from amends.governance.approval_rules import is_granted, names_behind, names_lending, touches
+from amends.governance.delegations import check_lends, may_approve
 
 OPEN: Final = frozenset({ApprovalStatus.PENDING, ApprovalStatus.APPROVED})
 _CLOSED_CODES: Final = {
@@ -47,7 +50,10 @@ def policy_hash(policy: ApprovalPolicy) -> str:
 
 
 class Word(msgspec.Struct, frozen=True, kw_only=True):
-    """What an authenticated principal says about a request it has seen at a revision."""
+    """What an authenticated principal says about a request it has seen at a revision.
+
+    `delegation` lends another's word, with what the delegator holds now.
+    """
 
     decision_id: DecisionId
     answer: Answer
@@ -56,20 +62,28 @@ class Word(msgspec.Struct, frozen=True, kw_only=True):
     evidence: dict[str, str]
     seen_revision: int
     now: datetime
+    identity: Identity | None = None
+    delegation: Delegation | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Everybody whose word this is, by folded names."""
+        lent = () if self.delegation is None else self.delegation.delegator_names
+        return tuple(sorted({*names_of(self.principal, self.identity), *lent}))
 
 
 def decide(request: ApprovalRequest, word: Word) -> ApprovalRequest:
     """The request with one more decision (AP-3).
 
     Raises `approval.stale`, `approval.frozen`, `approval.closed`, `approval.expired`,
-    `approval.separation_of_duties`, `approval.not_allowed`, `approval.already_decided` or
-    `approval.evidence_required`; to another tenant's principal the request does not exist
-    (`approval.not_found`).
+    `approval.separation_of_duties`, `approval.not_allowed`, `approval.already_decided`,
+    `approval.evidence_required`, or the codes of a delegation that does not lend this word; to
+    another tenant's principal the request does not exist (`approval.not_found`).
     """
     if word.principal.tenant != request.tenant:
         raise coded("approval.not_found")
     if word.seen_revision != request.revision:
-        raise _about("approval.stale", request)
+        raise coded("approval.stale", {**_named(request), "current": _current(request)})
     _check_not_frozen(request)
     if word.now >= request.expires_at:
         raise _about("approval.expired", request)
@@ -83,42 +97,68 @@ def decide(request: ApprovalRequest, word: Word) -> ApprovalRequest:
 
 
 def _decision(word: Word) -> Decision:
-    principal = word.principal
+    principal, lent = word.principal, word.delegation
+    under = None
+    if lent is not None:
+        under = UnderDelegation(
+            delegation_id=lent.delegation_id,
+            delegator=lent.delegator,
+            names=lent.delegator_names,
+        )
     return Decision(
         decision_id=word.decision_id,
         answer=word.answer,
         approver=principal.ref,
-        roles=principal.roles,
-        groups=principal.groups,
-        may_approve=may_approve(principal),
+        roles=principal.roles if lent is None else lent.roles,
+        groups=principal.groups if lent is None else lent.groups,
+        may_approve=may_approve(principal) if lent is None else lent.may_approve,
         reason=word.reason,
         evidence=word.evidence,
         seen_revision=word.seen_revision,
         at=word.now,
+        names=word.names,
+        under=under,
     )
 
 
-def may_approve(principal: Principal) -> bool:
-    """Whether the tenant lets it approve: by a scope granted by name, or as operator."""
-    return APPROVE_SCOPE in principal.scopes or principal.kind is PrincipalKind.OPERATOR
+def requester_names(request: ApprovalRequest) -> tuple[str, ...]:
+    """Everybody who asks, by folded names: the requester, its person, the subject it acts for."""
+    told = names_in(request.requester, request.identity)
+    return tuple(sorted({*request.requester_names, *told}))
+
+
+def _is_own(request: ApprovalRequest, decision: Decision) -> bool:
+    """Whether separation of duties forbids this word."""
+    asking = requester_names(request)
+    if request.policy.separation_of_duties and same_person(names_behind(decision), asking):
+        return True
+    return same_person(names_lending(decision), asking)
 
 
 def _check_may_decide(request: ApprovalRequest, decision: Decision, word: Word) -> None:
-    policy = request.policy
-    own = decision.approver.id == request.requester.id
-    if own and policy.separation_of_duties:
+    policy, lent = request.policy, word.delegation
+    if lent is not None:
+        check_lends(lent, word.principal, request.capability_id, request.risk, word.now)
+    if _is_own(request, decision):
         raise _about("approval.separation_of_duties", request)
     if not touches(policy.rule, decision):
         raise _about("approval.not_allowed", request)
-    if any(made.approver.id == decision.approver.id for made in request.decisions):
+    if any(same_person(names_behind(made), decision.names) for made in request.decisions):
         raise _about("approval.already_decided", request)
     lacking = [name for name in policy.evidence if not word.evidence.get(name, "").strip()]
     if word.answer is Answer.APPROVED and lacking:
         raise coded("approval.evidence_required", {"evidence": list(lacking)})
 
 
-def may_decide(request: ApprovalRequest, principal: Principal, now: datetime) -> bool:
-    """Whether this principal's word on the request would count now."""
+def may_decide(
+    request: ApprovalRequest,
+    principal: Principal,
+    now: datetime,
+    *,
+    identity: Identity | None = None,
+    delegation: Delegation | None = None,
+) -> bool:
+    """Whether this principal's word on the request, or the lent one, would count now."""
     word = Word(
         decision_id=DecisionId(""),
         answer=Answer.DENIED,  # needs no evidence
@@ -127,6 +167,8 @@ def may_decide(request: ApprovalRequest, principal: Principal, now: datetime) ->
         evidence={},
         seen_revision=request.revision,
         now=now,
+        identity=identity,
+        delegation=delegation,
     )
     try:
         decide(request, word)
@@ -163,61 +205,12 @@ def _moved(request: ApprovalRequest, status: ApprovalStatus, now: datetime) -> A
     )
 
 
-def is_granted(policy: ApprovalPolicy, decisions: Iterable[Decision]) -> bool:
-    """Whether these decisions meet the policy: its rule, and its number of distinct principals."""
-    given = {made.approver.id: made for made in decisions if made.answer is Answer.APPROVED}
-    approvals = tuple(given.values())
-    return len(approvals) >= policy.minimum_distinct and is_met(policy.rule, approvals)
-
-
-def is_met(rule: ApprovalRule, approvals: tuple[Decision, ...]) -> bool:
-    """Whether approvals by distinct principals meet a rule."""
-    match rule:
-        case AllOf(rules):
-            return bool(rules) and all(is_met(part, approvals) for part in rules)
-        case AnyOf(rules):
-            return any(is_met(part, approvals) for part in rules)
-        case Quorum(n, of):
-            return n > 0 and sum(is_met(of, (made,)) for made in approvals) >= n
-        case ByPrincipal() | ByRole() | ByGroup() | ByTenantPolicy():
-            return any(_fits(rule, made) for made in approvals)
-        case _:
-            assert_never(rule)
-
-
-def _fits(rule: ByPrincipal | ByRole | ByGroup | ByTenantPolicy, made: Decision) -> bool:
-    match rule:
-        case ByPrincipal(ids):
-            return made.approver.id in ids
-        case ByRole(role):
-            return role in made.roles
-        case ByGroup(group):
-            return group in made.groups
-        case ByTenantPolicy():
-            return made.may_approve
-        case _:
-            assert_never(rule)
-
-
-def touches(rule: ApprovalRule, made: Decision) -> bool:
-    """Whether this principal's word counts for any part of the rule."""
-    match rule:
-        case AllOf(rules) | AnyOf(rules):
-            return any(touches(part, made) for part in rules)
-        case Quorum(_, of):
-            return touches(of, made)
-        case ByPrincipal() | ByRole() | ByGroup() | ByTenantPolicy():
-            return _fits(rule, made)
-        case _:
-            assert_never(rule)
-
-
 def _revoke(request: ApprovalRequest, word: Word) -> ApprovalRequest:
     """An approver takes the own approval back, or an operator does, until it is consumed (AP-4)."""
     if request.status not in OPEN:
         raise _about("approval.closed", request)
     gave = any(
-        made.approver.id == word.principal.id and made.answer is Answer.APPROVED
+        same_person(names_behind(made), word.names) and made.answer is Answer.APPROVED
         for made in request.decisions
     )
     if not gave and not word.principal.is_operator:
@@ -264,6 +257,20 @@ def consume(
     return _moved(request, ApprovalStatus.CONSUMED, now)
 
 
+def check_still_granted(
+    request: ApprovalRequest, standing: Iterable[Decision], asking: Iterable[str]
+) -> None:
+    """Hold an approved request to what its approvers hold now (AP-4, AP-5).
+
+    `standing` are its approvals as they would be made now, without those that could not be.
+    `asking` are names of the requester that are known now. Raises `approval.no_longer_granted`.
+    """
+    known = tuple(sorted({*requester_names(request), *asking}))
+    now_asking = msgspec.structs.replace(request, requester_names=known)
+    if not is_granted(request.policy, [one for one in standing if not _is_own(now_asking, one)]):
+        raise _about("approval.no_longer_granted", request)
+
+
 def check_consumed(
     request: ApprovalRequest, action_hash: str, policy: ApprovalPolicy, now: datetime
 ) -> None:
@@ -302,11 +309,25 @@ def _check_not_frozen(request: ApprovalRequest) -> None:
 
 
 def _about(code: str, request: ApprovalRequest) -> AmendsError:
-    return coded(
-        code,
-        {
-            "approval_id": request.approval_id,
-            "status": request.status.value,
-            "revision": request.revision,
-        },
-    )
+    return coded(code, _named(request))
+
+
+def _named(request: ApprovalRequest) -> dict[str, Json]:
+    return {
+        "approval_id": request.approval_id,
+        "status": request.status.value,
+        "revision": request.revision,
+    }
+
+
+def _current(request: ApprovalRequest) -> dict[str, Json]:
+    """The request as it stands, for whoever decided on an older one; without what people wrote."""
+    return {
+        **_named(request),
+        "action_hash": request.action_hash,
+        "expires_at": request.expires_at.isoformat(),
+        "decisions": [
+            {"answer": one.answer.value, "approver": one.approver.id, "at": one.at.isoformat()}
+            for one in request.decisions
+        ],
+    }

@@ -2,8 +2,8 @@
 
 What a restored store says of open records was true at another moment, and what was done since may
 be there at the provider. So no lease in it counts, nothing in it is carried out, looked up, decided
-or retried by itself, and an operator releases one transaction at a time. What has ended for good
-stays as it is.
+or retried by itself, and an operator releases one transaction at a time. A delegation lends nothing
+any more. What has ended for good stays as it is.
 
 Deliberately not here: noticing that a store was restored, and effects whose records it has lost.
 """
@@ -15,12 +15,15 @@ from typing import Final, TypeVar
 import msgspec
 
 from amends.contracts.approvals import ApprovalRequest
+from amends.contracts.delegations import Delegation
 from amends.contracts.documents import Document, TransactionRecord
 from amends.contracts.errors import Corrupt
-from amends.contracts.ids import ApprovalId, TenantId, TransactionId
+from amends.contracts.ids import ApprovalId, DelegationId, TenantId, TransactionId
 from amends.governance.approvals import OPEN
+from amends.governance.delegations import void
 from amends.runtime.engine import Engine
-from amends.stores.port import Stored, Unreadable
+from amends.runtime.upkeep import RECOVERY
+from amends.stores.port import ChangeSet, Replace, Stored, Unreadable
 from amends.transactions.table import Event, row_of
 
 D = TypeVar("D", bound=Document)
@@ -44,6 +47,14 @@ class FrozenApproval(msgspec.Struct, frozen=True):
     status: str
 
 
+class VoidDelegation(msgspec.Struct, frozen=True):
+    """A delegation that lends nothing any more; its delegator may make another one."""
+
+    tenant: TenantId
+    delegation_id: DelegationId
+    delegator: str
+
+
 class LeftAlone(msgspec.Struct, frozen=True):
     """A row that could not be frozen, since nothing can be done with it at all."""
 
@@ -57,6 +68,7 @@ class Frozen(msgspec.Struct, frozen=True, kw_only=True):
 
     records: tuple[FrozenRecord, ...] = ()
     approvals: tuple[FrozenApproval, ...] = ()
+    delegations: tuple[VoidDelegation, ...] = ()
     left_alone: tuple[LeftAlone, ...] = ()
 
 
@@ -69,6 +81,7 @@ class Freezer:
         self._told = told
         self._records: list[FrozenRecord] = []
         self._approvals: list[FrozenApproval] = []
+        self._delegations: list[VoidDelegation] = []
         self._left_alone: list[LeftAlone] = []
 
     async def freeze(self, tenants: Iterable[TenantId], reason: str) -> Frozen:
@@ -77,29 +90,32 @@ class Freezer:
         assert open_statuses is not None
         for tenant in tenants:
             for status in sorted(open_statuses):
-                async for records in self._pages(TransactionRecord, tenant, status):
+                async for records in self._pages(TransactionRecord, tenant, {"status": status}):
                     await asyncio.gather(*(self._record(one, reason) for one in records))
                     self._tell()
             for asked in sorted(OPEN):
-                async for requests in self._pages(ApprovalRequest, tenant, asked):
+                async for requests in self._pages(ApprovalRequest, tenant, {"status": asked.value}):
                     for request in requests:  # one by one: several may stand on one chain
                         await self._approval(request, reason)
                     self._tell()
+            async for lent in self._pages(Delegation, tenant, {}):
+                for delegation in lent:
+                    await self._void(delegation, reason)
+                self._tell()
         return Frozen(
             records=tuple(self._records),
             approvals=tuple(self._approvals),
+            delegations=tuple(self._delegations),
             left_alone=tuple(self._left_alone),
         )
 
     async def _pages(
-        self, type_: type[D], tenant: TenantId, status: str
+        self, type_: type[D], tenant: TenantId, where: dict[str, str]
     ) -> AsyncIterator[list[Stored[D]]]:
-        """Everything in one status. Freezing changes no status, so no page moves under us."""
+        """All of them, or in one status. Freezing changes no status, so no page moves under us."""
         after = None
         while True:
-            page = await self._store.list(
-                type_, tenant, where={"status": status}, after=after, limit=_AT_ONCE
-            )
+            page = await self._store.list(type_, tenant, where=where, after=after, limit=_AT_ONCE)
             for item in page.items:
                 if isinstance(item, Unreadable):
                     self._left_alone.append(LeftAlone(item.tenant, item.id, item.reason))
@@ -132,5 +148,15 @@ class Freezer:
                 )
             )
 
+    async def _void(self, stored: Stored[Delegation], reason: str) -> None:
+        """A delegation lends nothing any more: it may have been revoked since the backup."""
+        delegation = void(stored.document, RECOVERY, reason, stored.read_at)
+        if delegation is None:
+            return
+        await self._store.commit(ChangeSet(changes=(Replace(delegation),)))
+        self._delegations.append(
+            VoidDelegation(delegation.tenant, delegation.delegation_id, delegation.delegator.id)
+        )
+
     def _tell(self) -> None:
-        self._told(len(self._records) + len(self._approvals))
+        self._told(len(self._records) + len(self._approvals) + len(self._delegations))

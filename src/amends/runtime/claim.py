@@ -26,6 +26,7 @@ from amends.contracts.documents import (
 from amends.contracts.enums import Mode
 from amends.contracts.evidence import ReceiptType, Tail
 from amends.contracts.ids import APPROVAL_PREFIX, ApprovalId
+from amends.contracts.persons import names_of
 from amends.contracts.results import Result
 from amends.contracts.secrets import Credential
 from amends.contracts.times import after_ms
@@ -39,6 +40,7 @@ from amends.runtime.grounds import Ground
 from amends.runtime.registry import Registered
 from amends.runtime.requests import Admitted
 from amends.runtime.running import Running
+from amends.runtime.standing import check_standing
 from amends.runtime.steps import approval_step, record_step
 from amends.stores.port import Due, Lost, Stored
 from amends.transactions.compensation import take_slot
@@ -218,7 +220,9 @@ class Claim:
             check_consumed(request, bound, policy, now)
             draft.guard(ApprovalRequest, request.approval_id, request.revision)
             return None
-        draft.replace(consume(request, bound, policy, now))
+        used = consume(request, bound, policy, now)
+        await check_standing(self._environment, request, admitted.caller, now, draft)
+        draft.replace(used)
         return None
 
     async def _ask(
@@ -391,6 +395,7 @@ def _approval_request(
         input_hash=admitted.input_hash,
         input=action.input,
         requester=admitted.caller.principal.ref,
+        requester_names=names_of(admitted.caller.principal, admitted.caller.identity),
         identity=admitted.caller.identity,
         policy=policy,
         policy_hash=policy_hash(policy),

@@ -9,14 +9,23 @@ from typing import Final, TypeVar
 
 from amends.contracts.approvals import Answer, ApprovalRequest, ApprovalStatus
 from amends.contracts.codes import coded
+from amends.contracts.delegations import Delegation
 from amends.contracts.documents import ActionDocument, TransactionRecord
 from amends.contracts.evidence import ReceiptType
-from amends.contracts.ids import DECISION_PREFIX, ActionId, ApprovalId, DecisionId, TransactionId
+from amends.contracts.ids import (
+    DECISION_PREFIX,
+    ActionId,
+    ApprovalId,
+    DecisionId,
+    DelegationId,
+    TransactionId,
+)
 from amends.contracts.principals import Caller
 from amends.contracts.results import Result
 from amends.governance.approvals import Word, decide, withdraw
 from amends.receipts.chain import chain_of
 from amends.runtime.changes import Draft, until_written
+from amends.runtime.delegating import Delegating
 from amends.runtime.engine import Engine
 from amends.runtime.steps import action_step, approval_step, record_step
 from amends.runtime.texts import check_evidence, check_text
@@ -41,6 +50,7 @@ class Deciding:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._environment = engine.environment
+        self._delegating = Delegating(engine.environment)
 
     async def approval(self, caller: Caller, approval_id: ApprovalId) -> Stored[ApprovalRequest]:
         """The request as it stands. Raises `approval.not_found`, for other tenants' too."""
@@ -58,18 +68,22 @@ class Deciding:
         reason: str,
         evidence: dict[str, str],
         seen_revision: int | None,
+        under: DelegationId | None = None,
     ) -> ApprovalRequest:
         """Write one decision; durable when it returns.
 
         `seen_revision` is what the decider looked at; none means the request as it stands now.
-        Raises the codes of `governance.approvals.decide`, and an `input.*` code for texts that
-        cannot be stored; a stale revision changes nothing.
+        `under` names the delegation that lends the word. Raises the codes of
+        `governance.approvals.decide`, an `identity.*` code where the principal is gone, and an
+        `input.*` code for texts that cannot be stored; a stale revision changes nothing.
         """
         reason, evidence = check_text(reason, "reason"), check_evidence(evidence)
+        caller = self._environment.renewed(caller)
 
         async def once() -> ApprovalRequest | Lost:
             stored = await self.approval(caller, approval_id)
             request = stored.document
+            lent = None if under is None else await self._delegating.usable(caller, under)
             word = Word(
                 decision_id=DecisionId(self._environment.ids(DECISION_PREFIX)),
                 answer=answer,
@@ -78,12 +92,18 @@ class Deciding:
                 evidence=evidence,
                 seen_revision=request.revision if seen_revision is None else seen_revision,
                 now=stored.read_at,
+                identity=caller.identity,
+                delegation=None if lent is None else lent.delegation,
             )
             decided = decide(request, word)
             draft = Draft(caller.tenant, request.transaction_id)
             draft.replace(decided, _due(decided))
-            by = caller.principal.ref
-            draft.step(approval_step(_TYPES[answer], decided, by, stored.read_at))
+            by, told = caller.principal.ref, None
+            if lent is not None:
+                one, told = lent
+                draft.guard(Delegation, one.delegation_id, one.revision)
+            step = approval_step(_TYPES[answer], decided, by, stored.read_at, delegation=told)
+            draft.step(step)
             return await self._commit(draft, request.transaction_id, caller, decided)
 
         return await until_written(once)

@@ -8,9 +8,10 @@ import msgspec
 
 from amends.contracts import limits
 from amends.contracts.codes import coded
+from amends.contracts.enums import PrincipalKind
 from amends.contracts.errors import AmendsError
-from amends.contracts.ids import FENCE_PREFIX, CapabilityId, Fence
-from amends.contracts.principals import Caller
+from amends.contracts.ids import FENCE_PREFIX, CapabilityId, Fence, TenantId
+from amends.contracts.principals import Caller, Principal, PrincipalRef, PrincipalSource
 from amends.contracts.secrets import Credential, CredentialSource
 from amends.governance.policy import Policy
 from amends.receipts.signing import Signer
@@ -45,7 +46,8 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     """One runtime's surroundings.
 
     `owner` names this incarnation of the process: a restarted one is somebody else. `jitter`
-    returns a number in [0, 1). `spill` keeps what the store refuses; none where nothing can.
+    returns a number in [0, 1). `principals` says what principals hold now; without it,
+    callers hold what they are said to. `spill` keeps what the store refuses, where anything can.
     `grace_ms` is how long after its time limit an attempt still owns its record, and how long a
     late answer is waited for.
     """
@@ -55,6 +57,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     policy: Policy
     signer: Signer | None
     credentials: CredentialSource | None
+    principals: PrincipalSource | None = None
     ids: Ids
     owner: str
     jitter: Callable[[], float]
@@ -75,6 +78,36 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
             raise
         except Exception:  # a source's own errors may carry the secret: none is kept
             raise coded("credential.unavailable") from None
+
+    def principal(self, tenant: TenantId, ref: PrincipalRef) -> Principal | None:
+        """What a principal holds now; none where there is no such one any more (AP-5).
+
+        Only where there is a source of principals. Raises `Unavailable` (`identity.source_failed`)
+        when it fails.
+        """
+        assert self.principals is not None
+        try:
+            found = self.principals.principal(tenant, ref)
+        except Exception:  # a source that cannot answer has not said yes
+            raise coded("identity.source_failed") from None
+        same = isinstance(found, Principal) and found.tenant == tenant and found.ref == ref
+        return found if same else None
+
+    def renewed(self, caller: Caller) -> Caller:
+        """The caller with what the principal holds now, where a source of principals says so.
+
+        Who authentication found behind it stays behind it.
+
+        Raises `Refused` (`identity.principal_unknown`), and as `principal`.
+        """
+        if self.principals is None or caller.principal.kind is PrincipalKind.RECOVERY:
+            return caller
+        principal = self.principal(caller.tenant, caller.principal.ref)
+        if principal is None:
+            raise coded("identity.principal_unknown")
+        persons = tuple(dict.fromkeys((*principal.persons, *caller.principal.persons)))
+        principal = msgspec.structs.replace(principal, persons=persons)
+        return msgspec.structs.replace(caller, principal=principal)
 
     def fence(self) -> Fence:
         """A fence that no attempt had before."""

@@ -7,6 +7,8 @@ Nothing is stored here but a refusal entry without input, and the action id stay
 from datetime import datetime
 from typing import Final
 
+from msgspec.structs import replace
+
 from amends.contracts.actions import TransactionContext
 from amends.contracts.codes import coded
 from amends.contracts.documents import GateVerdict
@@ -63,7 +65,7 @@ class Intake:
         envelope = open_envelope(request, environment.ids)
         context, value = envelope.context, envelope.input
         _pass(passed, "envelope")
-        _check_identity(request)
+        request = self._identified(request)
         _pass(passed, "identity")
         registered = environment.registry.get(action.capability_id)
         serving = self._serving(registered, context.mode)
@@ -95,6 +97,12 @@ class Intake:
             verdicts=tuple(passed),
             now=now,
         )
+
+    def _identified(self, request: Request) -> Request:
+        """The request of a principal as it is now, in the tenant that was authenticated (AP-5)."""
+        _check_identity(request)
+        caller = self._environment.renewed(request.caller)
+        return request if caller is request.caller else replace(request, caller=caller)
 
     def _serving(self, registered: Registered, mode: Mode) -> Registered:
         if mode is not Mode.COMPENSATE or not _admits(registered, mode):

@@ -11,6 +11,7 @@ import msgspec
 from amends.contracts import limits
 from amends.contracts.approvals import ApprovalRequest, ApprovalStatus
 from amends.contracts.codes import coded
+from amends.contracts.delegations import Delegation
 from amends.contracts.documents import (
     ActionDocument,
     Attempt,
@@ -30,6 +31,7 @@ from amends.contracts.principals import Caller, PrincipalRef
 from amends.contracts.results import Result
 from amends.governance.approvals import OPEN, may_decide
 from amends.receipts.chain import chain_of
+from amends.runtime.delegating import Delegating
 from amends.runtime.engine import Engine
 from amends.stores.port import Page, Stored
 from amends.transactions.projection import contradicted, project
@@ -73,6 +75,7 @@ class Reading:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._store = engine.environment.store
+        self._delegating = Delegating(engine.environment)
 
     async def view(
         self,
@@ -223,15 +226,18 @@ class Reading:
             after=after,
             limit=min(limit, limits.PAGE_SIZE),
         )
+        lent = await self._delegating.lent_to(caller)
         seen = tuple(
-            item for item in page.items if not isinstance(item, Stored) or _may_see(caller, item)
+            item
+            for item in page.items
+            if not isinstance(item, Stored) or _may_see(caller, item, lent)
         )
         return msgspec.structs.replace(page, items=seen)
 
     async def approval(self, caller: Caller, approval_id: ApprovalId) -> ApprovalRequest:
         """One approval request. Raises `approval.not_found`, also where it may not be seen."""
         found = await self._store.get(ApprovalRequest, caller.tenant, approval_id)
-        if found is None or not _may_see(caller, found):
+        if found is None or not _may_see(caller, found, await self._delegating.lent_to(caller)):
             raise coded("approval.not_found")
         return found.document
 
@@ -259,12 +265,13 @@ class Reading:
         return msgspec.structs.replace(page, items=seen)
 
 
-def _may_see(caller: Caller, stored: Stored[ApprovalRequest]) -> bool:
-    request, principal = stored.document, caller.principal
+def _may_see(caller: Caller, stored: Stored[ApprovalRequest], lent: tuple[Delegation, ...]) -> bool:
+    """Whoever asks, has decided, may decide, or may by a delegation; and whose word was lent."""
+    request, principal, now = stored.document, caller.principal, stored.read_at
     return (
         _may_read(caller, request.requester)
-        or any(made.approver == principal.ref for made in request.decisions)
-        or may_decide(request, principal, stored.read_at)
+        or any(principal.ref in (made.approver, made.speaks_for) for made in request.decisions)
+        or any(may_decide(request, principal, now, delegation=one) for one in (None, *lent))
     )
 
 

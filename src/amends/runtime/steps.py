@@ -51,9 +51,17 @@ def _hashes(record: TransactionRecord, result: ActionResult | None) -> dict[str,
 
 
 def approval_step(
-    type_: ReceiptType, request: ApprovalRequest, actor: PrincipalRef, now: datetime
+    type_: ReceiptType,
+    request: ApprovalRequest,
+    actor: PrincipalRef,
+    now: datetime,
+    *,
+    delegation: str | None = None,
 ) -> Step:
-    """A step of an approval request, on the chain of the transaction it is for."""
+    """A step of an approval request, on the chain of the transaction it is for.
+
+    `delegation` is the hash of the delegation that lent the word.
+    """
     return Step(
         type=type_,
         tenant=request.tenant,
@@ -69,7 +77,8 @@ def approval_step(
             "action": request.action_hash,
             "input": request.input_hash,
             "policy": request.policy_hash,
-        },
+        }
+        | ({} if delegation is None else {"delegation": delegation}),
     )
 
 

@@ -11,6 +11,7 @@ import msgspec
 from amends.contracts import limits
 from amends.contracts.codes import coded
 from amends.contracts.errors import Refused
+from amends.contracts.ids import check_opaque
 from amends.contracts.json_types import Json
 from amends.contracts.parsing import JsonLimits, admit_value
 
@@ -35,8 +36,14 @@ def check_text(text: str, field: str, *, length: int = limits.REASON_LENGTH) -> 
 
 
 def check_evidence(evidence: Mapping[str, str]) -> dict[str, str]:
-    """Evidence by name, as it may be stored. Raises as `check_text` and `check_metadata`."""
+    """Evidence by name, as it may be stored.
+
+    Raises as `check_text` and `check_metadata`, and `Refused` (`input.invalid_id`) for a name that
+    is blank, too long, or holds control characters.
+    """
     check_metadata(evidence)
+    for name in evidence:
+        check_opaque(name, "evidence", length=limits.ID_LENGTH)
     return {name: check_text(text, "evidence") for name, text in evidence.items()}
 
 

@@ -16,6 +16,7 @@ import msgspec
 
 from amends.contracts import limits
 from amends.contracts.approvals import ApprovalRequest
+from amends.contracts.delegations import Delegation
 from amends.contracts.documents import (
     ActionDocument,
     CompensationSlots,
@@ -29,6 +30,7 @@ from amends.contracts.documents import (
 )
 from amends.contracts.evidence import Receipt, Tail
 from amends.contracts.ids import TenantId
+from amends.contracts.notices import NoticeCursor
 
 D = TypeVar("D", bound=Document)
 
@@ -42,6 +44,8 @@ AnyDocument = (
     | Correction
     | UnclaimedEffect
     | LogCheckpoint
+    | Delegation
+    | NoticeCursor
 )
 
 

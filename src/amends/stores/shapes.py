@@ -15,6 +15,7 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar, cast
 import msgspec
 
 from amends.contracts.approvals import ApprovalRequest
+from amends.contracts.delegations import Delegation
 from amends.contracts.documents import (
     ActionDocument,
     CompensationSlots,
@@ -28,6 +29,7 @@ from amends.contracts.documents import (
 )
 from amends.contracts.errors import Misuse
 from amends.contracts.evidence import Receipt
+from amends.contracts.notices import NoticeCursor
 
 D = TypeVar("D", bound=Document)
 
@@ -135,6 +137,14 @@ def _correction(correction: Correction) -> Columns:
     return (correction.transaction_id, correction.target)
 
 
+def _delegation(delegation: Delegation) -> Columns:
+    return (delegation.delegator.id, delegation.delegate.id)
+
+
+def _cursor(cursor: NoticeCursor) -> Columns:
+    return (cursor.channel,)
+
+
 def _shape(
     type_: type[D],
     table: str,
@@ -189,6 +199,8 @@ _ALL: Final[tuple[Shape[Any], ...]] = (
     ),
     _shape(Correction, "corrections", "correction_id", "transaction_id target", _correction),
     _shape(LogCheckpoint, "log_checkpoints", "checkpoint_id", "lineage", _checkpoint),
+    _shape(Delegation, "delegations", "delegation_id", "delegator delegate", _delegation),
+    _shape(NoticeCursor, "notice_cursors", "cursor_id", "channel", _cursor),
 )
 
 SHAPES: Final[Mapping[type[Document], Shape[Any]]] = MappingProxyType(

@@ -6,7 +6,7 @@ genuine links, sealed without a key.
 Deliberately not here: whether such documents could come about; stores hold no rule.
 """
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final, TypeVar
 
 import msgspec
@@ -20,6 +20,7 @@ from amends.contracts.declarations import (
     IdempotencyContract,
     ServiceLevelContract,
 )
+from amends.contracts.delegations import Delegation
 from amends.contracts.documents import (
     ActionDocument,
     CompensationSlots,
@@ -42,6 +43,7 @@ from amends.contracts.ids import (
     ActionId,
     ApprovalId,
     CapabilityId,
+    DelegationId,
     Fence,
     PlanId,
     PrincipalId,
@@ -49,6 +51,7 @@ from amends.contracts.ids import (
     TransactionId,
 )
 from amends.contracts.json_types import JsonText
+from amends.contracts.notices import NoticeCursor
 from amends.contracts.principals import PrincipalRef
 from amends.receipts.chain import chain_of, seal
 from amends.stores.port import AnyDocument, Append
@@ -274,6 +277,39 @@ def a_log_checkpoint(
     )
 
 
+def a_delegation(name: str = "1", *, tenant: TenantId = TENANT, at: datetime = START) -> Delegation:
+    """A delegation `del_<name>` by Alice."""
+    return Delegation(
+        tenant=tenant,
+        revision=1,
+        created_at=at,
+        updated_at=at,
+        delegation_id=DelegationId(f"del_{name}"),
+        delegator=ALICE,
+        delegator_names=("alice",),
+        roles=("treasurer",),
+        delegate=PrincipalRef(PrincipalId("bob"), PrincipalKind.USER),
+        capabilities=("*",),
+        max_risk=Risk.MEDIUM,
+        starts_at=at,
+        ends_at=at + timedelta(days=1),
+        made_by=ALICE,
+    )
+
+
+def a_cursor(name: str = "1", *, tenant: TenantId = TENANT, at: datetime = START) -> NoticeCursor:
+    """How far the channel `<name>` has come."""
+    return NoticeCursor(
+        tenant=tenant,
+        revision=1,
+        created_at=at,
+        updated_at=at,
+        cursor_id=f"notices:{name}",
+        channel=name,
+        position=7,
+    )
+
+
 def one_of_each(
     name: str = "1", *, tenant: TenantId = TENANT, at: datetime = START
 ) -> tuple[AnyDocument, ...]:
@@ -288,6 +324,8 @@ def one_of_each(
         a_correction(name, tenant=tenant, at=at),
         an_unclaimed_effect(name, tenant=tenant, at=at),
         a_log_checkpoint(name, tenant=tenant, at=at),
+        a_delegation(name, tenant=tenant, at=at),
+        a_cursor(name, tenant=tenant, at=at),
     )
 
 

@@ -42,7 +42,13 @@ from amends.contracts.enums import (
     SideEffect,
 )
 from amends.contracts.ids import CapabilityId, PrincipalId, TenantId
-from amends.contracts.principals import APPROVE_SCOPE, Caller, Identity, Principal
+from amends.contracts.principals import (
+    APPROVE_SCOPE,
+    Caller,
+    Identity,
+    Principal,
+    PrincipalSource,
+)
 from amends.contracts.results import Result
 from amends.contracts.secrets import CredentialSource
 from amends.governance.policy import CapabilityPolicy, Policy
@@ -160,6 +166,7 @@ class Workbench:
         file: Path | None = None,
         policy: Policy | None = None,
         credentials: CredentialSource | None = None,
+        principals: PrincipalSource | None = None,
         clock: FixedClock | None = None,
         grace_ms: int = limits.LEASE_GRACE_MS,
         **changes: object,
@@ -172,6 +179,7 @@ class Workbench:
         self.keys = KeyRing([self.signer.public_key])
         self.policy = policy or CapabilityPolicy()
         self.credentials = credentials
+        self.principals = principals
         self.grace_ms = grace_ms
         self.store: Store
         self.engine: Engine
@@ -211,6 +219,7 @@ class Workbench:
             policy=self.policy,
             signer=self.signer,
             credentials=self.credentials,
+            principals=self.principals,
             ids=self.ids,
             owner=f"bench:{self._incarnation}",
             jitter=lambda: 1.0,

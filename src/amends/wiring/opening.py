@@ -10,10 +10,12 @@ from amends.connectors.port import Connector
 from amends.contracts.declarations import Capability
 from amends.contracts.errors import AmendsError
 from amends.contracts.limits import LEASE_GRACE_MS
+from amends.contracts.principals import PrincipalSource
 from amends.contracts.secrets import CredentialSource
 from amends.governance.policy import CapabilityPolicy, Policy
 from amends.receipts.signing import KeyRing
 from amends.recovery.checkpointing import Checkpointer
+from amends.recovery.notifying import Channel, Notifier
 from amends.recovery.sweeper import Sweeper
 from amends.runtime.engine import Engine
 from amends.runtime.environment import Environment
@@ -27,16 +29,29 @@ from amends.wiring.places import database_of
 from amends.wiring.spill import FileSpill, spill_path
 
 
+class Notices(msgspec.Struct, frozen=True, kw_only=True):
+    """Where people are told about approvals, and the link that leads them to where one decides.
+
+    In `link`, `{approval_id}`, `{action_id}`, `{transaction_id}` and `{tenant}` are filled in.
+    """
+
+    channels: tuple[Channel, ...] = ()
+    link: str = ""
+
+
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """How one runtime is put together.
 
-    `recover` runs the sweeper inside this runtime, and makes the daily checkpoint of the log;
-    `drain_ms` is how long a close waits for running attempts before it interrupts them; `grace_ms`
-    how long an attempt outlives its time limit.
+    `principals` says what principals hold now, whenever something is admitted, decided or claimed.
+    `recover` runs the sweeper inside this runtime, tells `notices`, and makes the daily checkpoint
+    of the log; `drain_ms` is how long a close waits for running attempts before it interrupts them;
+    `grace_ms` how long an attempt outlives its time limit.
     """
 
     policy: Policy | None = None
     credentials: CredentialSource | None = None
+    principals: PrincipalSource | None = None
+    notices: Notices | None = None
     recover: bool = True
     poll_s: float = 1.0
     drain_ms: int = 5_000
@@ -52,11 +67,14 @@ class Runtime:
         self._settings = settings
         self._sweeping: asyncio.Task[None] | None = None
         self._keeping: asyncio.Task[None] | None = None
+        self._telling: list[asyncio.Task[None]] = []
         if settings.recover:
             sweeper = Sweeper(engine, poll_s=settings.poll_s)
             keeper = Checkpointer(engine.environment.store, signer, lambda: signer.ring)
             self._sweeping = asyncio.create_task(sweeper.run())
             self._keeping = asyncio.create_task(keeper.run())
+            notifiers = notifiers_of(engine.environment.store, settings)
+            self._telling = [asyncio.create_task(one.run()) for one in notifiers]
 
     @property
     def keys(self) -> KeyRing:
@@ -66,7 +84,8 @@ class Runtime:
     async def close(self) -> None:
         """Stop sweeping, let attempts end or leave them recoverable, release the store."""
         try:
-            running = [task for task in (self._sweeping, self._keeping) if task is not None]
+            known = (self._sweeping, self._keeping, *self._telling)
+            running = [task for task in known if task is not None]
             for task in running:
                 task.cancel()
             if running:
@@ -74,6 +93,15 @@ class Runtime:
             await self.engine.close(self._settings.drain_ms)
         finally:
             await self.engine.environment.store.close()
+
+
+def notifiers_of(store: Store, settings: Settings) -> tuple[Notifier, ...]:
+    """One for each channel that people are told by."""
+    notices = settings.notices or Notices()
+    return tuple(
+        Notifier(store, channel, link=notices.link, poll_s=settings.poll_s)
+        for channel in notices.channels
+    )
 
 
 async def open_runtime(
@@ -94,6 +122,7 @@ async def open_runtime(
         policy=settings.policy or CapabilityPolicy(),
         signer=signer,
         credentials=settings.credentials,
+        principals=settings.principals,
         ids=new_id,
         owner=new_owner(),
         jitter=random.SystemRandom().random,

@@ -21,6 +21,7 @@ from amends.contracts.approvals import Answer, ApprovalRequest, ApprovalStatus, 
 from amends.contracts.enums import PrincipalKind
 from amends.contracts.ids import DecisionId, PrincipalId, TenantId
 from amends.contracts.principals import APPROVE_SCOPE, OPERATE_SCOPE, Principal
+from amends.governance.approval_rules import is_granted, is_met, touches
 from amends.governance.approvals import (
     OPEN,
     Word,
@@ -29,15 +30,12 @@ from amends.governance.approvals import (
     decide,
     expire,
     freeze,
-    is_granted,
-    is_met,
-    may_approve,
     may_decide,
     policy_hash,
     release,
-    touches,
     withdraw,
 )
+from amends.governance.delegations import may_approve
 from amends.testing.builders import NOW, approval_request, principal
 from amends.testing.refusals import refused_with
 
@@ -97,7 +95,30 @@ def test_a_decision_carries_the_authenticated_approver_and_what_was_seen() -> No
 def test_a_stale_revision_is_a_conflict_that_names_the_current_one(seen: int) -> None:
     with refused_with("approval.stale", waiting := approval_request()) as caught:
         decide(waiting, word(seen_revision=seen))
-    assert caught.error.details["revision"] == waiting.revision
+    details = caught.error.details
+    assert details["revision"] == waiting.revision
+    assert details["current"] == {
+        "approval_id": waiting.approval_id,
+        "status": "pending",
+        "revision": 1,
+        "action_hash": waiting.action_hash,
+        "expires_at": waiting.expires_at.isoformat(),
+        "decisions": [],
+    }
+
+
+@pytest.mark.rule("AP-3")
+def test_whoever_comes_late_is_told_who_decided_and_how_but_not_what_they_wrote() -> None:
+    decided = decide(approval_request(), word(CAROL, Answer.DENIED))
+    with refused_with("approval.stale") as caught:
+        decide(decided, word(BOB, seen_revision=1))
+    current = caught.error.details["current"]
+    assert isinstance(current, dict)
+    assert (current["status"], current["revision"]) == ("denied", 2)
+    assert current["decisions"] == [
+        {"answer": "denied", "approver": "carol", "at": LATER.isoformat()}
+    ]
+    assert "looked at it" not in str(current)
 
 
 @pytest.mark.rule("AP-3")

@@ -21,7 +21,7 @@ from amends.contracts.declarations import Capability
 from amends.contracts.enums import Mode, PrincipalKind, Risk
 from amends.contracts.ids import DecisionId, PrincipalId
 from amends.contracts.principals import PrincipalRef
-from amends.governance.approvals import is_granted, touches
+from amends.governance.approval_rules import is_granted, touches
 from amends.governance.policy import (
     DEFAULT_APPROVAL,
     CapabilityPolicy,

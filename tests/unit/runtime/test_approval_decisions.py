@@ -229,11 +229,13 @@ async def test_two_approvers_at_once_see_the_same_truth(place: Path | None) -> N
         stale = [one for one in answers if isinstance(one, AmendsError)]
         request = await request_of(bench, waiting)
         assert [one.code for one in stale] == ["approval.stale"]
-        assert stale[0].details == {
-            "approval_id": waiting.approval_id,
-            "status": request.status.value,
-            "revision": 2,
-        }
+        told = stale[0].details["current"]
+        assert isinstance(told, dict)
+        assert told["decisions"] == [
+            {"answer": one.answer.value, "approver": one.approver.id, "at": one.at.isoformat()}
+            for one in request.decisions
+        ]
+        assert (told["status"], told["revision"]) == (request.status.value, 2)
         assert len(request.decisions) == 1
 
 
@@ -289,6 +291,9 @@ async def test_what_people_write_is_stored_or_refused_and_never_half(place: Path
             ({"reason": 5}, "input.unsupported_type"),
             ({"evidence": {"ticket": "\udc00"}}, "input.lone_surrogate"),
             ({"evidence": {"ticket": 5}}, "input.unsupported_type"),
+            ({"evidence": {" ": "T-7"}}, "input.invalid_id"),
+            ({"evidence": {"tic\nket": "T-7"}}, "input.invalid_id"),
+            ({"evidence": {"t" * 129: "T-7"}}, "input.invalid_id"),
             ({"evidence": {str(n): "x" * 2_000 for n in range(9)}}, "action.metadata_too_large"),
         ):
             with refused_with(code):

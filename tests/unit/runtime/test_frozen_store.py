@@ -1,19 +1,22 @@
 """A restored store: what was open in it waits for an operator, approvals and their actions too."""
 
 from collections.abc import Iterable
+from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from amends.contracts.approval_policy import ApprovalPolicy
 from amends.contracts.approvals import ApprovalRequest
 from amends.contracts.enums import Mode, Status
+from amends.contracts.ids import PrincipalId
 from amends.contracts.outcomes import NotApplied
 from amends.contracts.results import Result
 from amends.recovery.freezing import Freezer, Frozen
 from amends.stores.port import Stored
 from amends.testing.invariants import chains_reach_their_records, receipts_verify
 from amends.testing.refusals import refused_with
-from amends.testing.workbench import TENANT, Workbench
+from amends.testing.workbench import BOB, TENANT, Workbench
 from tests.unit.runtime.desk import (
     DONE,
     LATER,
@@ -35,7 +38,8 @@ async def freeze(bench: Workbench, tenants: Iterable[str] = (TENANT,)) -> Frozen
     frozen = await Freezer(bench.engine, counted.append).freeze(
         [type(TENANT)(one) for one in tenants], "restored"
     )
-    assert counted[-1] == len(frozen.records) + len(frozen.approvals)
+    made = (frozen.records, frozen.approvals, frozen.delegations)
+    assert counted[-1] == sum(map(len, made))
     return frozen
 
 
@@ -53,6 +57,26 @@ async def whole(bench: Workbench) -> bool:
     """Whether every chain verifies and reaches its record."""
     snapshot = await bench.snapshot()
     return not (chains_reach_their_records(snapshot) or receipts_verify(snapshot, bench.keys))
+
+
+async def test_a_delegation_of_the_backup_lends_nothing_for_it_may_have_been_revoked() -> None:
+    async with asking() as bench:
+        until = bench.clock() + timedelta(days=1)
+        lent = await bench.bob.delegate("dan", ends_at=until)
+        over = await bench.bob.delegate("dan", ends_at=bench.clock() + timedelta(seconds=1))
+        taken = await bench.bob.delegate("dan", ends_at=until)
+        await bench.bob.revoke_delegation(taken)
+        bench.wait(2)
+        (void,) = (await freeze(bench)).delegations
+        assert (void.delegation_id, void.delegator) == (lent.delegation_id, "bob")
+        stored = {one.delegation_id: one for one in await bench.olga.delegations()}
+        assert stored[lent.delegation_id].revocation == "restored"
+        assert stored[over.delegation_id].revoked_at is None
+        assert (await freeze(bench)).delegations == ()
+        waiting = await ask(bench, action())
+        dan = bench.acting_as(replace(BOB, id=PrincipalId("dan"), scopes=()))
+        with refused_with("delegation.revoked"):
+            await dan.approve(waiting, under=lent)
 
 
 async def test_an_execution_that_waited_in_the_backup_is_neither_approved_nor_run() -> None:

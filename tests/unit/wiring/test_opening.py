@@ -5,10 +5,15 @@ from pathlib import Path
 
 import pytest
 
+from amends.contracts.approval_policy import ApprovalPolicy
+from amends.contracts.notices import Notice
+from amends.contracts.principals import Caller
+from amends.runtime.requests import Request
 from amends.stores.memory import MemoryStore
 from amends.testing.refusals import refused_with
-from amends.wiring.opening import Settings, open_runtime, open_store
-from tests.unit.runtime.desk import Desk
+from amends.testing.workbench import ALICE
+from amends.wiring.opening import Notices, Settings, open_runtime, open_store
+from tests.unit.runtime.desk import Desk, action
 
 
 def names(folder: Path) -> set[str]:
@@ -72,6 +77,38 @@ async def test_a_sweeper_that_died_does_not_keep_a_runtime_from_closing() -> Non
     with refused_with("store.closed"):
         await runtime.engine.environment.store.now()
     assert isinstance(runtime._sweeping.exception(), RuntimeError)
+
+
+class Told:
+    """A channel that is waited for."""
+
+    name = "told"
+
+    def __init__(self) -> None:
+        self.notice: asyncio.Future[Notice] = asyncio.Future()
+
+    async def tell(self, notice: Notice) -> None:
+        self.notice.set_result(notice)
+
+
+@pytest.mark.parametrize("recover", [True, False])
+async def test_a_runtime_tells_people_about_approvals_if_it_looks_after_its_store(
+    recover: bool,
+) -> None:
+    told = Told()
+    notices = Notices(channels=(told,), link="https://desk.example/{approval_id}")
+    settings = Settings(recover=recover, poll_s=0.001, notices=notices)
+    served = Desk().served(approval=ApprovalPolicy())
+    runtime = await open_runtime("memory:", [served], settings)
+    waiting = await runtime.engine.perform(Request(action=action(), caller=Caller(principal=ALICE)))
+    if recover:
+        async with asyncio.timeout(10):
+            notice = await told.notice
+        assert notice.link == f"https://desk.example/{waiting.approval_id}"
+    await asyncio.sleep(0.01)
+    await runtime.close()
+    assert told.notice.done() is recover
+    assert all(one.done() for one in runtime._telling)
 
 
 async def test_every_runtime_is_somebody_else() -> None:

@@ -21,7 +21,9 @@ def configured(app: str | None, settings: str | None, principals: Path | None) -
     if settings is not None:
         yield _checked("settings", lambda: _told(load_settings(settings)))
     if principals is not None:
-        yield _checked("principals", lambda: f"{len(read_principals(principals))} are listed.")
+        yield _checked(
+            "principals", lambda: f"{len(read_principals(principals).principals)} are listed."
+        )
 
 
 def _checked(name: str, look: Callable[[], str]) -> Check:

@@ -136,5 +136,7 @@ def _tell_frozen(paper: "Paper", frozen: "Frozen") -> None:
         paper.rows(rows, ("TRANSACTION", "STOOD AT", "TENANT"))
     else:
         paper.line("Nothing was open in it.")
+    if frozen.delegations:
+        paper.line(f"Delegations that lend nothing any more: {len(frozen.delegations)}.")
     for alone in frozen.left_alone:
         paper.line(clean(f"Not frozen, since nothing can be done with it: {alone.id}"))

@@ -129,6 +129,31 @@ CREATE INDEX log_checkpoints_by_tenant ON log_checkpoints (tenant);
 CREATE INDEX log_checkpoints_by_due ON log_checkpoints (due_at) WHERE due_at IS NOT NULL;
 """
 
+DELEGATIONS_AND_NOTICES: Final = """
+CREATE TABLE delegations (
+  seq INTEGER PRIMARY KEY,
+  tenant TEXT NOT NULL, id TEXT NOT NULL, revision INTEGER NOT NULL,
+  created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL, due_at INTEGER,
+  delegator TEXT NOT NULL, delegate TEXT NOT NULL,
+  body TEXT NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX delegations_by_id ON delegations (tenant, id);
+CREATE INDEX delegations_by_tenant ON delegations (tenant);
+CREATE INDEX delegations_by_delegate ON delegations (tenant, delegate);
+CREATE INDEX delegations_by_due ON delegations (due_at) WHERE due_at IS NOT NULL;
+
+CREATE TABLE notice_cursors (
+  seq INTEGER PRIMARY KEY,
+  tenant TEXT NOT NULL, id TEXT NOT NULL, revision INTEGER NOT NULL,
+  created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL, due_at INTEGER,
+  channel TEXT NOT NULL,
+  body TEXT NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX notice_cursors_by_id ON notice_cursors (tenant, id);
+CREATE INDEX notice_cursors_by_tenant ON notice_cursors (tenant);
+CREATE INDEX notice_cursors_by_due ON notice_cursors (due_at) WHERE due_at IS NOT NULL;
+"""
+
 BOOKS: Final = """
 CREATE TABLE migrations (
   number INTEGER PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL,
