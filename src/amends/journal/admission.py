@@ -23,9 +23,8 @@ from amends.contracts.worker_messages import CompensationRequest, LedgerHead, Op
 from amends.contracts.worker_payload import Pending, StoredState
 from amends.journal.capacity import JournalLimits, check_room, rooms_of
 from amends.journal.document import is_success
-from amends.journal.heads import Standing, compare_heads
+from amends.journal.heads import Standing, compare_heads, kept_head
 from amends.journal.records import (
-    FORMAT_5,
     Journal,
     JournalCompensation,
     JournalRecord,
@@ -140,7 +139,7 @@ def _new_operation(
         compensation=None,
         room=room,
         inverse_room=inverse,
-        head=_kept(journal, request.head),
+        head=kept_head(journal, request.head),
     )
     grown = replace(journal, records=(*journal.records, record))
     check_room(grown, limits)
@@ -158,7 +157,7 @@ def _new_compensation(
     _check_key_free(journal, asked)
     if _standing(journal, record, head) is Standing.CONTRADICTS:
         return Contradicted(replace(journal, frozen=record.operation_key))
-    changed = replace(record, compensation=asked, head=_kept(journal, head))
+    changed = replace(record, compensation=asked, head=kept_head(journal, head))
     grown = with_record(journal, changed)
     check_room(grown, limits)
     return Dispatch(grown)
@@ -176,12 +175,7 @@ def _existing(
 
 
 def _standing(journal: Journal, record: JournalRecord, head: LedgerHead | None) -> Standing:
-    return compare_heads(record.head, _kept(journal, head))
-
-
-def _kept(journal: Journal, head: LedgerHead | None) -> LedgerHead | None:
-    """Format 2 has no place for heads, so version 5 cannot find contradictions."""
-    return None if journal.format_version == FORMAT_5 else head
+    return compare_heads(record.head, kept_head(journal, head))
 
 
 def _check_key_free(journal: Journal, asked: JournalCompensation) -> None:

@@ -19,6 +19,9 @@ from amends.contracts.worker_payload import (
 from amends.journal.document import encode_journal
 from amends.journal.records import FORMAT_5, Journal, JournalRecord, is_open
 
+HEAD_ROOM: Final = 256
+"""More than a head takes, or what says why a journal is frozen; format 3 sets it aside for each."""
+
 ESCAPED: Final = 6
 """A control character of one byte is stored as six."""
 
@@ -53,7 +56,10 @@ def inverse_room(grant: CapabilityGrant) -> int:
 
 def used_bytes(journal: Journal) -> int:
     """Bytes that are stored or set aside."""
-    return len(encode_journal(journal)) + sum(map(_set_aside, journal.records))
+    stored = len(encode_journal(journal))
+    if journal.format_version == FORMAT_5:
+        return stored
+    return stored + HEAD_ROOM + sum(map(_set_aside, journal.records))
 
 
 def check_room(journal: Journal, limits: JournalLimits) -> None:
@@ -73,7 +79,7 @@ def rooms_of(journal: Journal, grant: CapabilityGrant) -> tuple[int, int]:
 
 
 def _set_aside(record: JournalRecord) -> int:
-    own = record.room if is_open(record.state) else 0
+    own = HEAD_ROOM + (record.room if is_open(record.state) else 0)
     held = record.compensation
     if held is not None:
         return own + (held.room if is_open(held.state) else 0)

@@ -10,6 +10,7 @@ from enum import Enum
 
 from amends.contracts.codes import coded
 from amends.contracts.worker_messages import LedgerHead
+from amends.journal.records import FORMAT_5, Journal
 
 
 class Standing(Enum):
@@ -18,6 +19,11 @@ class Standing(Enum):
     SAME = "same"
     LATER = "later"
     CONTRADICTS = "contradicts"
+
+
+def kept_head(journal: Journal, head: LedgerHead | None) -> LedgerHead | None:
+    """Format 2 has no place for heads, so version 5 cannot find contradictions."""
+    return None if journal.format_version == FORMAT_5 else head
 
 
 def compare_heads(kept: LedgerHead | None, head: LedgerHead | None) -> Standing:

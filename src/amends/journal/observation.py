@@ -15,6 +15,7 @@ from typing import Final, TypeAlias
 from msgspec.structs import replace
 
 from amends.contracts.codes import coded
+from amends.contracts.worker_grant import CapabilityGrant
 from amends.contracts.worker_identity import worker_input_fingerprint
 from amends.contracts.worker_payload import (
     Cancelled,
@@ -46,9 +47,14 @@ FOLLOWING: Final[Mapping[type[StoredState], _Kinds]] = MappingProxyType(
 """What may follow an open state. An ending is followed by nothing but itself."""
 
 
-def succeeded(payload: ToolPayload, *, max_output_bytes: int) -> Succeeded | SucceededOversize:
-    """The state that records this output; one over the grant's limit leaves digest and size."""
-    if payload.size > max_output_bytes:
+def succeeded(payload: ToolPayload, grant: CapabilityGrant) -> Succeeded | SucceededOversize:
+    """The state that records this output; one over the grant's limit leaves digest and size.
+
+    Raises `Refused` (`worker.format_not_granted`): that status is malformed, and no definite one.
+    """
+    if payload.format is not grant.format:
+        raise coded("worker.format_not_granted")
+    if payload.size > grant.max_output_bytes:
         return without_body(Succeeded(payload))
     return Succeeded(payload)
 

@@ -2,7 +2,8 @@
 
 A ruling says who, why, and on what evidence, and stays in the journal. It ends an open entry in a
 terminal state; it never reopens one, never takes a key away, and never makes room for a second run.
-Format 2 has no place for any of this.
+Format 2 has no place for any of this. No room is set aside for what people write, so a ruling may
+find the journal full; archiving makes room.
 """
 
 from typing import Final
@@ -11,6 +12,7 @@ from msgspec.structs import replace
 
 from amends.contracts.codes import coded
 from amends.contracts.worker_payload import StoredState, Succeeded, Terminal
+from amends.journal.capacity import JournalLimits, check_room
 from amends.journal.observation import check_found, without_body
 from amends.journal.records import (
     FORMAT_5,
@@ -28,16 +30,23 @@ RESEATED: Final = "reseated"
 
 
 def resolve_operation(
-    journal: Journal, operation_key: str, ending: Terminal, ruling: Ruling, *, old_run_gone: bool
+    journal: Journal,
+    operation_key: str,
+    ending: Terminal,
+    ruling: Ruling,
+    limits: JournalLimits,
+    *,
+    old_run_gone: bool,
 ) -> Journal:
     """The journal with an open original ended by hand.
 
-    Raises `Refused`: `journal.operation_unknown`, `journal.ruling_refused`, and as `check_found`.
+    Raises `Refused`: `journal.operation_unknown`, `journal.ruling_refused`, `journal.full`, and as
+    `check_found`.
     """
     record = require_record(journal, operation_key)
     _check_ruling(journal, ruling)
     check_found(record.state, ending, old_run_gone=old_run_gone)
-    return with_record(journal, replace(record, state=ending, ruling=ruling))
+    return _fitting(with_record(journal, replace(record, state=ending, ruling=ruling)), limits)
 
 
 def resolve_compensation(
@@ -46,6 +55,7 @@ def resolve_compensation(
     compensation_key: str,
     ending: Terminal,
     ruling: Ruling,
+    limits: JournalLimits,
     *,
     old_run_gone: bool,
 ) -> Journal:
@@ -55,27 +65,30 @@ def resolve_compensation(
     _check_ruling(journal, ruling)
     check_found(held.state, ending, old_run_gone=old_run_gone)
     ended = replace(held, state=ending, ruling=ruling)
-    return with_record(journal, replace(record, compensation=ended))
+    return _fitting(with_record(journal, replace(record, compensation=ended)), limits)
 
 
-def release(journal: Journal, ruling: Ruling) -> Journal:
+def release(journal: Journal, ruling: Ruling, limits: JournalLimits) -> Journal:
     """The journal admitting again, after a person compared both sides.
 
-    Raises `Refused`: `journal.not_frozen`, `journal.ruling_refused`.
+    Raises `Refused`: `journal.not_frozen`, `journal.ruling_refused`, `journal.full`.
     """
     if journal.frozen is None:
         raise coded("journal.not_frozen")
     _check_ruling(journal, ruling)
-    return replace(journal, frozen=None, releases=(*journal.releases, ruling))
+    thawed = replace(journal, frozen=None, releases=(*journal.releases, ruling))
+    return _fitting(thawed, limits)
 
 
-def reseated(journal: Journal, ruling: Ruling) -> Journal:
+def reseated(journal: Journal, ruling: Ruling, limits: JournalLimits) -> Journal:
     """The journal of a record that was lost or restored: nothing is admitted until it is released.
 
-    What is open stays look-up only, as ever. Raises `Refused` (`journal.ruling_refused`).
+    What is open stays look-up only, as ever. Raises `Refused`: `journal.ruling_refused`,
+    `journal.full`.
     """
     _check_ruling(journal, ruling)
-    return replace(journal, frozen=RESEATED, releases=(*journal.releases, ruling))
+    frozen = replace(journal, frozen=RESEATED, releases=(*journal.releases, ruling))
+    return _fitting(frozen, limits)
 
 
 def archive(journal: Journal, operation_key: str) -> Journal:
@@ -98,6 +111,11 @@ def archive(journal: Journal, operation_key: str) -> Journal:
 def _let_go(state: StoredState) -> StoredState:
     """An output that is empty has nothing to let go."""
     return without_body(state) if isinstance(state, Succeeded) and state.payload.size else state
+
+
+def _fitting(journal: Journal, limits: JournalLimits) -> Journal:
+    check_room(journal, limits)
+    return journal
 
 
 def _check_ruling(journal: Journal, ruling: Ruling) -> None:

@@ -88,7 +88,7 @@ class SealedCompensation(msgspec.Struct, frozen=True):
 class DispatchPermit:
     """One use of one sealed compensation, in this process, until it expires."""
 
-    __slots__ = ("_bound", "_desk", "_receipt", "_spent", "expires_at")
+    __slots__ = ("_bound", "_desk", "_receipt", "_uses", "expires_at")
 
     def __init__(
         self, desk: "PermitDesk", bound: Bound, receipt: PersistReceipt, expires_at: datetime
@@ -96,22 +96,23 @@ class DispatchPermit:
         self._desk = desk
         self._bound = bound
         self._receipt = receipt
-        self._spent = False
+        self._uses = [None]
         self.expires_at: Final = expires_at
 
     @property
     def is_spent(self) -> bool:
         """Whether it was used, with success or without."""
-        return self._spent
+        return not self._uses
 
     def spend(self, desk: "PermitDesk", now: datetime) -> tuple[Bound, PersistReceipt]:
         """Use it up, for the desk that redeems it.
 
         Raises `Refused`: `permit.spent`, `permit.elsewhere`, `permit.expired`.
         """
-        if self._spent:
-            raise coded("permit.spent")
-        self._spent = True
+        try:
+            self._uses.pop()  # one step, so that two threads cannot both have it
+        except IndexError:
+            raise coded("permit.spent") from None
         if desk is not self._desk:
             raise coded("permit.elsewhere")
         if now >= self.expires_at:
@@ -120,7 +121,7 @@ class DispatchPermit:
 
     def void(self) -> None:
         """Give it up unused, as when a verifier did not answer in time."""
-        self._spent = True
+        self._uses.clear()
 
     def __copy__(self) -> NoReturn:
         raise _copied()
@@ -132,7 +133,7 @@ class DispatchPermit:
         raise _copied()
 
     def __repr__(self) -> str:
-        return f"DispatchPermit(spent={self._spent})"
+        return f"DispatchPermit(spent={self.is_spent})"
 
 
 class PermitDesk:

@@ -9,6 +9,7 @@ Deliberately not here: anchors for several machines.
 
 import contextlib
 import os
+import stat
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
@@ -53,6 +54,7 @@ PRAGMA application_id={_APPLICATION};
 _PUT: Final = "INSERT OR REPLACE INTO floors VALUES (?, ?, ?, ?, ?)"
 _NOTE: Final = "INSERT INTO reseatings VALUES (?, ?, ?, ?, ?, ?, ?)"
 _BUSY_MS: Final = 5_000
+_OTHERS: Final = 0o077
 _CREATE: Final = "INSERT OR IGNORE INTO floors VALUES (?, ?, ?, ?, ?)"
 _RESERVE: Final = "UPDATE floors SET fence = fence + 1 WHERE namespace = ? AND name = ?"
 _READ: Final = "SELECT revision, commitment, fence FROM floors WHERE namespace = ? AND name = ?"
@@ -95,8 +97,12 @@ class SqliteAnchor(Anchor):
 
     @classmethod
     def open_file(cls, path: Path, *, vfs: str | None = None) -> "SqliteAnchor":
-        """Open an anchor file that is there. Raises `Unavailable` (`sealed.anchor_unreachable`)."""
+        """Open an anchor file that is there, of this user alone and no link.
+
+        Raises `Unavailable` (`sealed.anchor_unreachable`, `sealed.file_unsafe`).
+        """
         with _told():
+            _check_private(path)
             connection = _connect(path, vfs)
             if connection.pragma("application_id") != _APPLICATION:
                 connection.close()
@@ -180,6 +186,13 @@ class SqliteAnchor(Anchor):
             self._connection.execute("COMMIT")
         self._poisoned = False
         return answer
+
+
+def _check_private(path: Path) -> None:
+    found = path.lstat()
+    is_own = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid()
+    if not is_own or found.st_mode & _OTHERS:
+        raise coded("sealed.file_unsafe", {"file": path.name})
 
 
 def _connect(path: Path, vfs: str | None) -> apsw.Connection:

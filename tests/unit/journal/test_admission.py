@@ -229,7 +229,7 @@ def test_two_stories_about_one_revision_freeze_every_admission_until_a_person_ru
     with refused_with("journal.frozen"):
         admit_inverse(frozen, inverse(at=head(3, 6)))
     assert isinstance(admit(frozen, operation(at=head(3, 5))), Existing)
-    thawed = release(frozen, RULING)
+    thawed = release(frozen, RULING, LIMITS)
     assert thawed.releases == (RULING,)
     assert isinstance(admit_inverse(thawed, inverse(at=head(3, 6))), Dispatch)
 

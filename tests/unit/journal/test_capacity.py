@@ -4,6 +4,8 @@ import pytest
 from msgspec.structs import replace
 
 from amends.contracts.worker_grant import CapabilityGrant, grant_fingerprint
+from amends.contracts.worker_identity import Fingerprint
+from amends.contracts.worker_messages import MAX_COUNTER, LedgerHead
 from amends.contracts.worker_payload import (
     MAX_FAILURE_BYTES,
     Failed,
@@ -13,6 +15,7 @@ from amends.contracts.worker_payload import (
 )
 from amends.journal.admission import admit_compensation, admit_operation
 from amends.journal.capacity import (
+    HEAD_ROOM,
     LIMITS_5,
     JournalLimits,
     inverse_room,
@@ -22,11 +25,12 @@ from amends.journal.capacity import (
 from amends.journal.document import encode_journal
 from amends.journal.observation import observe_compensation, observe_operation
 from amends.journal.records import Journal, open_journal
-from amends.journal.rulings import archive
+from amends.journal.rulings import archive, reseated, resolve_operation
 from amends.testing.refusals import refused_with
 from tests.unit.journal.stage import (
     DONE,
     GRANT,
+    RULING,
     SCOPE,
     admit,
     dispatched,
@@ -74,7 +78,7 @@ def test_one_later_inverse_with_its_largest_outcome_fits_too() -> None:
     worst = Failed("\x01" * MAX_FAILURE_BYTES)
     ended = observe_compensation(undoing, key_of(), inverse_key_of(), worst)
     assert used_bytes(ended) <= before
-    assert used_bytes(ended) == len(encode_journal(ended))
+    assert used_bytes(ended) == len(encode_journal(ended)) + 2 * HEAD_ROOM
 
 
 @pytest.mark.rule("WJ-3")
@@ -90,7 +94,28 @@ def test_admission_stops_before_the_room_is_gone() -> None:
 
 def test_what_failed_needs_no_room_for_an_inverse() -> None:
     journal = observe_operation(pending(), key_of(), Failed("no"))
-    assert used_bytes(journal) == len(encode_journal(journal))
+    assert used_bytes(journal) == len(encode_journal(journal)) + 2 * HEAD_ROOM
+
+
+@pytest.mark.rule("WJ-3")
+def test_heads_that_move_on_and_a_freeze_never_meet_the_limit() -> None:
+    journal = pending()
+    before = used_bytes(journal)
+    largest = LedgerHead(MAX_COUNTER, MAX_COUNTER, Fingerprint("f" * 64))
+    found = admit(journal, operation(at=largest))
+    longest = replace(found.journal, frozen="k" * 128)
+    assert len(encode_journal(longest)) - len(encode_journal(journal)) <= 2 * HEAD_ROOM
+    assert len(encode_journal(longest)) <= before
+
+
+@pytest.mark.rule("WJ-3")
+def test_a_ruling_needs_its_room() -> None:
+    journal = pending()
+    tight = JournalLimits(max_bytes=used_bytes(journal) - outcome_room(GRANT))
+    with refused_with("journal.full"):
+        resolve_operation(journal, key_of(), DONE, RULING, tight, old_run_gone=True)
+    with refused_with("journal.full"):
+        reseated(journal, RULING, tight)
 
 
 def test_a_grant_without_compensations_sets_nothing_aside_for_one() -> None:

@@ -14,6 +14,7 @@ from amends.testing.refusals import refused_with
 from tests.unit.journal.stage import (
     DONE,
     FORMATS,
+    LIMITS,
     RULING,
     SCOPE,
     head,
@@ -29,7 +30,7 @@ LIMIT = 256 * 1024
 
 
 def some_journals() -> list[Journal]:
-    ruled = resolve_operation(pending(), key_of(), DONE, RULING, old_run_gone=False)
+    ruled = resolve_operation(pending(), key_of(), DONE, RULING, LIMITS, old_run_gone=False)
     headed = replace(ruled.records[0], head=head(3, 5))
     return [
         *(open_journal(SCOPE, format_version=version) for version in FORMATS),

@@ -45,6 +45,8 @@ from amends.journal.rulings import (
 from amends.testing.refusals import refused_with
 from tests.unit.journal.stage import (
     DONE,
+    GRANT,
+    LIMITS,
     RULING,
     SCOPE,
     admit,
@@ -104,8 +106,11 @@ def test_an_inverse_moves_alone() -> None:
 @pytest.mark.rule("WS-2")
 def test_an_output_over_the_limit_is_a_success_with_digest_and_size() -> None:
     payload = ToolPayload.json(["x" * 100])
-    assert success(payload, max_output_bytes=payload.size) == Succeeded(payload)
-    over = success(payload, max_output_bytes=payload.size - 1)
+    exact = replace(GRANT, max_output_bytes=payload.size)
+    assert success(payload, exact) == Succeeded(payload)
+    with refused_with("worker.format_not_granted"):
+        success(ToolPayload.text("x"), exact)
+    over = success(payload, replace(exact, max_output_bytes=payload.size - 1))
     assert isinstance(over, SucceededOversize)
     assert over.size == payload.size
     observed = observe_operation(pending(), key_of(), over)
@@ -181,11 +186,11 @@ def test_the_state_of_an_unknown_compensation_is_none() -> None:
 
 @pytest.mark.rule("WS-3")
 def test_a_person_ends_what_is_open_and_says_why() -> None:
-    ended = resolve_operation(pending(), key_of(), DONE, RULING, old_run_gone=False)
+    ended = resolve_operation(pending(), key_of(), DONE, RULING, LIMITS, old_run_gone=False)
     record = require_record(ended, key_of())
     assert (record.state, record.ruling) == (DONE, RULING)
     journal = resolve_compensation(
-        undoing(), key_of(), inverse_key_of(), Failed("no"), RULING, old_run_gone=True
+        undoing(), key_of(), inverse_key_of(), Failed("no"), RULING, LIMITS, old_run_gone=True
     )
     held = require_record(journal, key_of()).compensation
     assert held is not None
@@ -196,10 +201,10 @@ def test_a_person_ends_what_is_open_and_says_why() -> None:
 @pytest.mark.rule("WS-3")
 def test_a_person_neither_reopens_nor_proves_absence_by_saying_so() -> None:
     with refused_with("journal.entry_closed"):
-        resolve_operation(succeeded(), key_of(), Failed("no"), RULING, old_run_gone=True)
+        resolve_operation(succeeded(), key_of(), Failed("no"), RULING, LIMITS, old_run_gone=True)
     with refused_with("journal.absence_unproven"):
         resolve_compensation(
-            undoing(), key_of(), inverse_key_of(), Failed("no"), RULING, old_run_gone=False
+            undoing(), key_of(), inverse_key_of(), Failed("no"), RULING, LIMITS, old_run_gone=False
         )
 
 
@@ -209,28 +214,30 @@ def test_a_person_neither_reopens_nor_proves_absence_by_saying_so() -> None:
 def test_a_ruling_says_who_why_and_on_what_evidence(missing: str, text: str) -> None:
     ruling = replace(RULING, **{missing: text})
     with refused_with("journal.ruling_refused"):
-        resolve_operation(pending(), key_of(), DONE, ruling, old_run_gone=True)
+        resolve_operation(pending(), key_of(), DONE, ruling, LIMITS, old_run_gone=True)
 
 
 def test_version_5_has_no_place_for_rulings_and_archives() -> None:
     with refused_with("journal.ruling_refused"):
-        resolve_operation(pending(format_version=2), key_of(), DONE, RULING, old_run_gone=True)
+        resolve_operation(
+            pending(format_version=2), key_of(), DONE, RULING, LIMITS, old_run_gone=True
+        )
     with refused_with("journal.archive_refused"):
         archive(succeeded(format_version=2), key_of())
 
 
 @pytest.mark.rule("ST-2")
 def test_a_journal_that_was_reseated_admits_nothing_until_it_is_released() -> None:
-    journal = reseated(undoing(), RULING)
+    journal = reseated(undoing(), RULING, LIMITS)
     with refused_with("journal.frozen"):
         admit(journal, operation(2))
     assert admit_inverse(journal) == Existing(journal, Pending())
-    assert not isinstance(admit(release(journal, RULING), operation(2)), Existing)
+    assert not isinstance(admit(release(journal, RULING, LIMITS), operation(2)), Existing)
 
 
 def test_only_a_frozen_journal_is_released() -> None:
     with refused_with("journal.not_frozen"):
-        release(pending(), RULING)
+        release(pending(), RULING, LIMITS)
 
 
 @pytest.mark.rule("WJ-1")

@@ -406,11 +406,24 @@ def test_a_missing_or_foreign_anchor_is_never_made_anew(tmp_path: Path) -> None:
         SqliteAnchor.open_file(tmp_path / "anchor.db")
     assert not (tmp_path / "anchor.db").exists()
     (tmp_path / "text.db").write_text("no database at all, but long enough to be one" * 20)
+    (tmp_path / "text.db").chmod(0o600)
     with refused_with("sealed.anchor_unreachable"):
         SqliteAnchor.open_file(tmp_path / "text.db")
     apsw.Connection(str(tmp_path / "other.db")).execute("CREATE TABLE floors (a)")
+    (tmp_path / "other.db").chmod(0o600)
     with refused_with("sealed.anchor_unreachable"):
         SqliteAnchor.open_file(tmp_path / "other.db")
+
+
+@pytest.mark.rule("ST-6")
+def test_an_anchor_that_others_can_touch_is_not_opened(tmp_path: Path) -> None:
+    SqliteAnchor.create_file(tmp_path / "anchor.db")
+    (tmp_path / "link.db").symlink_to(tmp_path / "anchor.db")
+    with refused_with("sealed.file_unsafe"):
+        SqliteAnchor.open_file(tmp_path / "link.db")
+    (tmp_path / "anchor.db").chmod(0o660)
+    with refused_with("sealed.file_unsafe"):
+        SqliteAnchor.open_file(tmp_path / "anchor.db")
 
 
 def test_an_anchor_file_is_made_once_and_private(tmp_path: Path) -> None:
