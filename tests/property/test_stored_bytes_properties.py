@@ -57,6 +57,8 @@ def spoilt(draw: st.DrawFn) -> bytes:
 @given(spoilt())
 @example(b"[" * 100_000)
 @example(b'{"format_version":' + b"9" * 5_000 + b"}")
+@example(WRITTEN[5].replace(b'"auth_tag":"', b'"auth_tag":"\xc2\x80'))
+@example(WRITTEN[3].replace(b'"auth_tag":"', b'"auth_tag":"\\ud800'))
 @example(b'{"format_version":2,"namespace":"\\ud800"}')
 def test_no_bytes_bring_a_reader_to_anything_but_a_value_or_a_code(data: bytes) -> None:
     for read in set(READERS):

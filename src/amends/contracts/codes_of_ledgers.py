@@ -60,6 +60,11 @@ LEDGER_CODES: Final[Mapping[str, Code]] = MappingProxyType(
         "ledger.compensation_drifted": Code(
             Refused, "Tenant, grant or input are not those of the recorded intent.", _STRANDED
         ),
+        "ledger.supersede_refused": Code(
+            Refused,
+            "Only an open intent moves to another grant, by a person who says who and why.",
+            "Say both, in at most 2000 bytes each, and name the grant that is in force.",
+        ),
         "ledger.grant_tool_mismatch": Code(
             Refused,
             "The grant names another tool than the operation's.",
@@ -187,6 +192,11 @@ LEDGER_CODES: Final[Mapping[str, Code]] = MappingProxyType(
             Refused,
             "A ruling needs who, why and evidence, and a journal of version 6.",
             "Say all three, in at most 2000 bytes each.",
+        ),
+        "journal.supersede_refused": Code(
+            Refused,
+            "Only an open entry moves to another grant, and only to another one.",
+            "Name the grant that is in force.",
         ),
         "journal.archive_refused": Code(
             Refused,

@@ -66,10 +66,9 @@ def find_compensation(journal: Journal, request: CompensationStateRequest) -> Fo
 
 def _noted(journal: Journal, record: JournalRecord, head: LedgerHead | None) -> Journal:
     head = kept_head(journal, head)
-    match compare_heads(record.head, head):
-        case Standing.SAME:
-            return journal
-        case Standing.LATER:
-            return with_record(journal, replace(record, head=head))
-        case Standing.CONTRADICTS:
-            return replace(journal, frozen=record.operation_key)
+    standing = compare_heads(record.head, head)
+    if standing is Standing.CONTRADICTS:
+        return replace(journal, frozen=record.operation_key)
+    if standing is Standing.SAME:
+        return journal
+    return with_record(journal, replace(record, head=head))

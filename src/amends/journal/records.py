@@ -32,6 +32,13 @@ class Ruling(msgspec.Struct, frozen=True, kw_only=True):
     evidence: str
 
 
+class Supersession(Ruling, frozen=True, kw_only=True):
+    """A ruling that an entry stands under another grant: from which to which (GR-4)."""
+
+    old: Fingerprint
+    new: Fingerprint
+
+
 class JournalCompensation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The one compensation of an operation."""
 
@@ -41,6 +48,7 @@ class JournalCompensation(msgspec.Struct, frozen=True, kw_only=True, omit_defaul
     state: StoredState
     room: int = 0
     ruling: Ruling | None = None
+    superseded: tuple[Supersession, ...] = ()
 
 
 class JournalRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

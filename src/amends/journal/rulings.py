@@ -1,4 +1,4 @@
-"""What people decide in a journal: resolving, releasing, archiving (WS-3, WJ-1, FR-5).
+"""What people decide in a journal: resolve, supersede, release, archive (WS-3, GR-4, WJ-1, FR-5).
 
 A ruling says who, why, and on what evidence, and stays in the journal. It ends an open entry in a
 terminal state; it never reopens one, never takes a key away, and never makes room for a second run.
@@ -11,6 +11,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from amends.contracts.codes import coded
+from amends.contracts.worker_identity import Fingerprint, check_fingerprint
 from amends.contracts.worker_payload import StoredState, Succeeded, Terminal
 from amends.journal.capacity import JournalLimits, check_room
 from amends.journal.observation import check_found, without_body
@@ -18,6 +19,7 @@ from amends.journal.records import (
     FORMAT_5,
     Journal,
     Ruling,
+    Supersession,
     is_open,
     require_compensation,
     require_record,
@@ -66,6 +68,36 @@ def resolve_compensation(
     check_found(held.state, ending, old_run_gone=old_run_gone)
     ended = replace(held, state=ending, ruling=ruling)
     return _fitting(with_record(journal, replace(record, compensation=ended)), limits)
+
+
+def supersede_grant(
+    journal: Journal,
+    operation_key: str,
+    compensation_key: str,
+    new: Fingerprint,
+    ruling: Ruling,
+    limits: JournalLimits,
+) -> Journal:
+    """The journal with an open entry under another grant: it is looked up, and never dispatched.
+
+    Raises `Refused`: `journal.operation_unknown`, `journal.compensation_unknown`,
+    `journal.ruling_refused`, `journal.supersede_refused` for an entry that has ended or is under
+    this grant already, `journal.full`.
+    """
+    record = require_record(journal, operation_key)
+    held = require_compensation(record, compensation_key)
+    _check_ruling(journal, ruling)
+    if not is_open(held.state) or held.grant_fingerprint == new:
+        raise coded("journal.supersede_refused")
+    step = Supersession(
+        who=ruling.who,
+        why=ruling.why,
+        evidence=ruling.evidence,
+        old=held.grant_fingerprint,
+        new=check_fingerprint(new, "grant_fingerprint"),
+    )
+    moved = replace(held, grant_fingerprint=new, superseded=(*held.superseded, step))
+    return _fitting(with_record(journal, replace(record, compensation=moved)), limits)
 
 
 def release(journal: Journal, ruling: Ruling, limits: JournalLimits) -> Journal:

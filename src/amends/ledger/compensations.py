@@ -68,6 +68,7 @@ def propose_compensation(ledger: Ledger, target: Target, nonce: bytes) -> Propos
         input_fingerprint=host_input_fingerprint(canonical),
         tenant_scope=target.tenant_scope,
         grant_fingerprint=grant,
+        state=LedgerState.PENDING,
     )
     grown = _grown(ledger, operation, intent)
     question = make_question(operation, target, intent.compensation_key, Stage.RECORD)
@@ -124,6 +125,6 @@ def _grown(ledger: Ledger, operation: LedgerOperation, intent: LedgerCompensatio
         grown = with_operation(ledger, replace(operation, compensation=intent))
         check_room(grown)
         return grown
-    if replace(held, state=intent.state) != intent:
+    if replace(held, state=intent.state, superseded=()) != intent:
         raise coded("ledger.compensation_exists")
     return ledger

@@ -15,7 +15,8 @@ import msgspec
 from amends.contracts.codes import coded
 from amends.contracts.errors import AmendsError
 from amends.ledger.records import (
-    FORMAT_VERSION,
+    FORMAT_5,
+    FORMAT_6,
     MAX_BYTES,
     MAX_OPERATIONS,
     Ledger,
@@ -60,8 +61,9 @@ def _is_coherent(ledger: Ledger) -> bool:
     keys = [one.operation_key for one in operations]
     compensations = [one.compensation for one in operations if one.compensation is not None]
     inverse = [one.compensation_key for one in compensations]
+    is_superseded = any(one.superseded for one in compensations)
     return (
-        ledger.format_version == FORMAT_VERSION
+        ledger.format_version == (FORMAT_6 if is_superseded else FORMAT_5)
         and ledger.revision >= len(keys) + len(inverse)
         and _HASH.fullmatch(ledger.plan_fingerprint) is not None
         and len(keys) <= MAX_OPERATIONS
@@ -89,7 +91,15 @@ def _is_compensation(one: LedgerCompensation) -> bool:
         and _TOKEN.fullmatch(one.tenant_scope)
         and _HASH.fullmatch(one.grant_fingerprint)
     )
-    return fits is not None
+    return fits is not None and _leads_here(one)
+
+
+def _leads_here(one: LedgerCompensation) -> bool:
+    """Whether each superseded grant gave way to the next, and the last to the one that holds."""
+    news = [step.new for step in one.superseded]
+    olds = [step.old for step in one.superseded]
+    chained = olds[1:] == news[:-1] and news[-1:] in ([], [one.grant_fingerprint])
+    return chained and all(_HASH.fullmatch(hashed) for hashed in (*olds, *news))
 
 
 def _malformed() -> AmendsError:

@@ -3,6 +3,8 @@
 A ledger names and fingerprints. It never holds input, output, error texts, nonces or grants. Every
 change makes a new ledger, one revision later (HL-4); an operation is never taken out again.
 
+Format 2 is that of protocol version 5. Format 3 is the same, with grants that a person superseded.
+
 Deliberately not here: which change is allowed (`table`, `operations`, `compensations`), and bytes
 (`document`).
 """
@@ -16,7 +18,8 @@ from msgspec.structs import replace
 from amends.contracts.codes import coded
 from amends.contracts.worker_identity import CompensationKey, Fingerprint, OperationKey
 
-FORMAT_VERSION: Final = 2
+FORMAT_5: Final = 2
+FORMAT_6: Final = 3
 MAX_OPERATIONS: Final = 64
 MAX_BYTES: Final = 65_536
 
@@ -31,14 +34,24 @@ class LedgerState(StrEnum):
     CANCELLED = "cancelled"
 
 
-class LedgerCompensation(msgspec.Struct, frozen=True, kw_only=True):
-    """The one compensation of an operation, as it was approved."""
+class Supersession(msgspec.Struct, frozen=True, kw_only=True):
+    """What a person decided about an intent whose grant had changed (GR-4)."""
+
+    who: str
+    why: str
+    old: Fingerprint
+    new: Fingerprint
+
+
+class LedgerCompensation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The one compensation of an operation, as it was approved. Superseding keeps its key."""
 
     compensation_key: CompensationKey
     input_fingerprint: Fingerprint
     tenant_scope: str
     grant_fingerprint: Fingerprint
-    state: LedgerState = LedgerState.PENDING
+    state: LedgerState
+    superseded: tuple[Supersession, ...] = ()
 
 
 class LedgerOperation(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,7 +68,7 @@ class LedgerOperation(msgspec.Struct, frozen=True, kw_only=True):
 class Ledger(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that one plan did through workers. `revision` counts the changes, from 0."""
 
-    format_version: int = FORMAT_VERSION
+    format_version: int = FORMAT_5
     revision: int = 0
     plan_fingerprint: Fingerprint
     operations: tuple[LedgerOperation, ...] = ()

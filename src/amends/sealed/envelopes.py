@@ -131,8 +131,7 @@ def unseal(place: Place, keys: KeyRing, data: bytes) -> Snapshot:
         raise coded("sealed.format_unknown")
     envelope = _exactly(data, _Envelope6)
     key, body = keys.key(envelope.key_id), _body(envelope.payload)
-    if not hmac.compare_digest(_tag_6(key, envelope, body), envelope.auth_tag):
-        raise coded("sealed.tampered")
+    _check_tag(_tag_6(key, envelope, body), envelope.auth_tag)
     if place != (envelope.namespace, envelope.name):
         raise coded("sealed.transplanted")
     return Snapshot(
@@ -156,8 +155,7 @@ def _unseal_5(place: Place, keys: KeyRing, data: bytes) -> Snapshot:
     envelope = _exactly(data, _Envelope5)
     payload = _body(envelope.payload)
     tag = _tag_5(keys.key(envelope.key_id), place, envelope, payload)
-    if not hmac.compare_digest(tag, envelope.auth_tag):
-        raise coded("sealed.tampered")
+    _check_tag(tag, envelope.auth_tag)
     return Snapshot(
         revision=envelope.revision,
         previous=NOTHING,
@@ -190,6 +188,12 @@ def _tag_6(key: bytes, envelope: _Envelope6, body: bytes) -> str:
         + framed(body),
         key=_derived(_MAC_CONTEXT, key),
     ).hexdigest()
+
+
+def _check_tag(tag: str, given: str) -> None:
+    """In constant time. Compared as bytes, since Python compares strings of ASCII only."""
+    if not hmac.compare_digest(tag.encode(), given.encode()):
+        raise coded("sealed.tampered")
 
 
 def _plain(key: bytes, place: Place, nonce: str, body: bytes) -> bytes:

@@ -5,6 +5,7 @@ import itertools
 import pytest
 from msgspec.structs import replace
 
+from amends.contracts.worker_grant import grant_fingerprint
 from amends.contracts.worker_messages import (
     CompensationState,
     Indeterminate,
@@ -22,7 +23,8 @@ from amends.contracts.worker_payload import (
     SucceededOversize,
     ToolPayload,
 )
-from amends.journal.admission import Existing
+from amends.journal.admission import Existing, admit_compensation
+from amends.journal.document import decode_journal, encode_journal
 from amends.journal.observation import (
     learn_compensation,
     learn_operation,
@@ -41,6 +43,7 @@ from amends.journal.rulings import (
     reseated,
     resolve_compensation,
     resolve_operation,
+    supersede_grant,
 )
 from amends.testing.refusals import refused_with
 from tests.unit.journal.stage import (
@@ -51,6 +54,7 @@ from tests.unit.journal.stage import (
     SCOPE,
     admit,
     admit_inverse,
+    inverse,
     inverse_key_of,
     key_of,
     operation,
@@ -233,6 +237,35 @@ def test_a_journal_that_was_reseated_admits_nothing_until_it_is_released() -> No
         admit(journal, operation(2))
     assert admit_inverse(journal) == Existing(journal, Pending())
     assert not isinstance(admit(release(journal, RULING, LIMITS), operation(2)), Existing)
+
+
+@pytest.mark.rule("GR-4")
+def test_an_entry_under_a_superseded_grant_is_found_and_never_dispatched() -> None:
+    later = GRANT.with_compensation_limit(2)
+    new = grant_fingerprint(later)
+    journal = supersede_grant(undoing(), key_of(), inverse_key_of(), new, RULING, LIMITS)
+    asked = replace(inverse(), grant_fingerprint=new)
+    assert admit_compensation(journal, asked, later, LIMITS) == Existing(journal, Pending())
+    with refused_with("journal.compensation_differs"):
+        admit_inverse(journal)
+    held = require_record(journal, key_of()).compensation
+    assert held is not None
+    [step] = held.superseded
+    assert (step.who, step.old, step.new) == (RULING.who, grant_fingerprint(GRANT), new)
+    assert decode_journal(encode_journal(journal), max_bytes=LIMITS.max_bytes) == journal
+
+
+@pytest.mark.rule("GR-4")
+def test_what_has_ended_what_is_the_same_and_version_5_are_not_superseded() -> None:
+    old, new = grant_fingerprint(GRANT), grant_fingerprint(GRANT.with_compensation_limit(2))
+    for journal, fingerprint, code in (
+        (undone(), new, "journal.supersede_refused"),
+        (undoing(), old, "journal.supersede_refused"),
+        (undoing(format_version=2), new, "journal.ruling_refused"),
+        (succeeded(), new, "journal.compensation_unknown"),
+    ):
+        with refused_with(code):
+            supersede_grant(journal, key_of(), inverse_key_of(), fingerprint, RULING, LIMITS)
 
 
 def test_only_a_frozen_journal_is_released() -> None:
