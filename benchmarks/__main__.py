@@ -67,6 +67,20 @@ COMPARISONS: Final = (
         reach=Reach(0.8),
     ),
     Comparison(
+        name="a decision over 200 rules, 20 conditions reached",
+        unit="µs",
+        case=("decision", "20"),
+        against=("conditions", "20"),
+        reach=Reach(50, at_most=True, absolute=True),
+    ),
+    Comparison(
+        name="a decision over 200 rules, 200 conditions reached",
+        unit="µs",
+        case=("decision", "200"),
+        against=("conditions", "200"),
+        reach=Reach(300, at_most=True, absolute=True),
+    ),
+    Comparison(
         name="memory of a process that executes",
         unit="MB",
         case=("memory",),

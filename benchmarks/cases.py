@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from benchmarks import frames, loops
+from benchmarks import deciding, frames, loops
 from benchmarks.dbos_loop import dbos
 from benchmarks.evidence import bare_ed25519, verified
 from benchmarks.fill import filled
@@ -60,6 +60,8 @@ CASES: Final[Mapping[str, Callable[..., float]]] = {
     "dbos": lambda folder, threads: dbos(folder / "dbos.db", 120, int(threads)),
     "verify": verified,
     "ed25519": bare_ed25519,
+    "decision": lambda _folder, reached: deciding.decision(int(reached)),
+    "conditions": lambda _folder, reached: deciding.engine(int(reached)),
     "memory": _memory,
     "sealed": lambda _, size: frames.sealed(int(size)),
     "cipher": lambda _, size: frames.cipher(int(size)),

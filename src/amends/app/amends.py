@@ -1,6 +1,7 @@
 """`Amends`: open a store, say who acts, and ask."""
 
 from collections.abc import Iterable
+from os import PathLike
 from types import TracebackType
 from typing import Final
 
@@ -42,13 +43,14 @@ class Amends(Asking, People, Delegates, Views):
         *,
         principal: Principal = LOCAL,
         identity: Identity | None = None,
-        policy: Policy | None = None,
+        policy: Policy | str | PathLike[str] | None = None,
         credentials: CredentialSource | None = None,
         recover: bool = True,
         settings: Settings | None = None,
     ) -> "Opening":
         """Open a store with its capabilities, as an async context manager.
 
+        `policy` is a policy, or the name of a YAML file of rules, which needs `amends[policy]`.
         `recover` runs the sweeper inside this process. Leaving the context takes no new work, lets
         running attempts end, and leaves those that do not recoverable.
         """

@@ -136,6 +136,10 @@ _COMMANDS: Final[Mapping[str, _Command]] = MappingProxyType(
             "amends.cli.commands.settling:release",
             "Release what a restore froze (operators).",
         ),
+        "policy": _Command(
+            "amends.cli.commands.policy:policy",
+            "Check a file of rules, and explain what rules decide.",
+        ),
         "export": _Command(
             "amends.cli.operations.exporting:export",
             "Write receipts that others can verify.",

@@ -14,6 +14,7 @@ from cyclopts import Parameter
 
 APP: Final = "AMENDS_APP"
 SETTINGS: Final = "AMENDS_SETTINGS"
+POLICY: Final = "AMENDS_POLICY"
 STORE: Final = "AMENDS_STORE"
 PRINCIPALS: Final = "AMENDS_PRINCIPALS"
 DEFAULT_STORE: Final = "sqlite:///amends.db"
@@ -31,6 +32,8 @@ class Options:
         of them, or a function that returns one.
     settings
         Where the amends.Settings are (policy, credentials, drain time), as module:attribute.
+    policy
+        The YAML file of rules that decide what is allowed, instead of the settings' policy.
     store
         The store's URL.
     as_
@@ -45,6 +48,7 @@ class Options:
 
     app: Annotated[str | None, Parameter(env_var=APP)] = None
     settings: Annotated[str | None, Parameter(env_var=SETTINGS)] = None
+    policy: Annotated[Path | None, Parameter(env_var=POLICY)] = None
     store: Annotated[str, Parameter(env_var=STORE)] = DEFAULT_STORE
     as_: Annotated[str | None, Parameter(name="--as")] = None
     principals: Annotated[Path | None, Parameter(env_var=PRINCIPALS)] = None
@@ -62,6 +66,8 @@ class Options:
             said += ["--app", self.app]
         if self.settings is not None and self.settings != environment.get(SETTINGS):
             said += ["--settings", self.settings]
+        if self.policy is not None and str(self.policy) != environment.get(POLICY):
+            said += ["--policy", str(self.policy)]
         if self.store != environment.get(STORE, DEFAULT_STORE) and "@" not in self.store:
             said += ["--store", self.store]
         if self.principals is not None and str(self.principals) != environment.get(PRINCIPALS):

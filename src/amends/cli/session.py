@@ -158,6 +158,8 @@ def act(
         settings = replace(apps.load_settings(options.settings), recover=recover)
         if settings.principals is None and options.principals is not None:
             settings = replace(settings, principals=acting.FilePrincipals(options.principals))
+        if options.policy is not None:
+            settings = replace(settings, policy=options.policy)
         opening = Opening(options.store, capabilities, caller, settings)
         try:
             answer, interrupted = asyncio.run(

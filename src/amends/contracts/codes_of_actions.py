@@ -98,6 +98,17 @@ ACTION_CODES: Final[Mapping[str, Code]] = MappingProxyType(
         "policy.denied": Code(
             Refused, "Policy does not allow this.", "Ask for the missing scope, or do not do it."
         ),
+        "policy.limit_exceeded": Code(
+            Refused,
+            "A limit of the policy is used up for now.",
+            "Send the same action again after the time in the details.",
+            True,
+        ),
+        "policy.limit_too_small": Code(
+            Refused,
+            "This alone is more than a limit of the policy ever allows.",
+            "Ask for less, or have the limit changed.",
+        ),
         # idempotency
         "idempotency.key_required": Code(
             Refused, "This capability needs an idempotency key.", "Send one key per intent."

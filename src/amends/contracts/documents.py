@@ -17,7 +17,7 @@ from amends.contracts.declarations import (
     IdempotencyContract,
     ServiceLevelContract,
 )
-from amends.contracts.enums import Fidelity, Handler, Mode, SideEffect, Status, Verdict
+from amends.contracts.enums import Fidelity, Freeze, Handler, Mode, SideEffect, Status, Verdict
 from amends.contracts.ids import (
     ActionId,
     ApprovalId,
@@ -56,7 +56,10 @@ class InputSnapshot(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_de
 
 
 class TransactionPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What a commit must match. Immutable; it stays readable after use and after expiry."""
+    """What a commit must match. Immutable; it stays readable after use and after expiry.
+
+    `freeze` is what a rule froze, beyond the capability's own declaration.
+    """
 
     plan_id: PlanId
     transaction_id: TransactionId
@@ -81,6 +84,7 @@ class TransactionPlan(msgspec.Struct, frozen=True, kw_only=True):
     governance_digest: str
     digest: str
     warnings: tuple[str, ...] = ()
+    freeze: Freeze = Freeze.NOTHING
 
 
 class Attempt(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
@@ -267,6 +271,30 @@ class CompensationSlots(Document, frozen=True, kw_only=True):
     limit: int
     holders: tuple[SlotHolder, ...] = ()
     frozen: str | None = None
+
+
+class Used(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How much of a limit claims took within one span of time, in milliseconds since 1970.
+
+    All of it counts as taken at the span's end. `amount` is an exact decimal.
+    """
+
+    from_ms: int
+    until_ms: int
+    amount: str
+
+
+class LimitUsage(Document, frozen=True, kw_only=True):
+    """What was taken lately of one limit of a rule by one subject; every such claim compares it.
+
+    `usage_id` is made of the limit and the subject, so that a limit that was changed in its terms
+    counts anew.
+    """
+
+    usage_id: str
+    rule: str
+    subject: str
+    spans: tuple[Used, ...] = ()
 
 
 class Refusal(Document, frozen=True, kw_only=True):

@@ -2,6 +2,8 @@
 
 Whatever is not a clear allow is a deny. The built-in policy allows by principal kind and scope, and
 asks for approval by contract, by the caller's flag, or for a risk above medium.
+
+Deliberately not here: rules in files (`rule_policy`), and how engines for them are found.
 """
 
 from enum import StrEnum
@@ -24,6 +26,7 @@ from amends.contracts.declarations import Capability
 from amends.contracts.enums import MUTATING_MODES, PREVIEW_MODES, Mode, PrincipalKind, Risk
 from amends.contracts.json_types import Json
 from amends.contracts.principals import Identity, Principal
+from amends.governance.limits import Charge
 
 DEFAULT_APPROVAL: Final = ApprovalPolicy(reason="The tenant's policy asks for an approval.")
 _HIGH: Final = frozenset({Risk.HIGH, Risk.CRITICAL})
@@ -37,14 +40,25 @@ class PolicyVerdict(StrEnum):
     REQUIRE_APPROVAL = "require_approval"
 
 
+_ORDER: Final = (PolicyVerdict.DENY, PolicyVerdict.REQUIRE_APPROVAL, PolicyVerdict.ALLOW)
+
+
 class PolicyDecision(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """One answer with its grounds. `approval` is set exactly when approval is required."""
+    """One answer with its grounds. `approval` is set exactly when approval is required.
+
+    `rules` names the rules that decided. The rest restricts what was allowed: `freeze` binds a plan
+    to all that governs it now, `plan_ttl_ms` shortens its life, and each of `charges` has to fit
+    into its limit when the action is claimed.
+    """
 
     verdict: PolicyVerdict
     rules: tuple[str, ...]
     reason: str
     revision: str
     approval: ApprovalPolicy | None = None
+    freeze: bool = False
+    plan_ttl_ms: int | None = None
+    charges: tuple[Charge, ...] = ()
 
 
 class PolicyQuestion(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -133,10 +147,25 @@ def ask(policy: Policy, question: PolicyQuestion) -> PolicyDecision:
         return _deny("policy.engine_failed", "the policy engine failed")
     if not isinstance(answer, PolicyDecision) or not isinstance(answer.verdict, PolicyVerdict):
         return _deny("policy.answer_invalid", "the policy's answer is none")
+    if not _restricts_well(answer):
+        return _deny("policy.answer_invalid", "the policy's answer is none")
     named = isinstance(answer.approval, ApprovalPolicy)
     if named != (answer.verdict is PolicyVerdict.REQUIRE_APPROVAL):
         return _deny("policy.answer_incomplete", "verdict and approval of the answer disagree")
     return answer
+
+
+def _restricts_well(answer: PolicyDecision) -> bool:
+    """Whether the restrictions of an answer are of their types; engines are not type-checked."""
+    freeze: object = answer.freeze
+    ttl_ms: object = answer.plan_ttl_ms
+    charges: object = answer.charges
+    return (
+        isinstance(freeze, bool)
+        and (ttl_ms is None or (isinstance(ttl_ms, int) and ttl_ms > 0))
+        and isinstance(charges, tuple)
+        and all(isinstance(charge, Charge) for charge in charges)
+    )
 
 
 def _deny(rule: str, reason: str) -> PolicyDecision:
@@ -147,17 +176,28 @@ def _deny(rule: str, reason: str) -> PolicyDecision:
 
 def stricter(one: PolicyDecision, other: PolicyDecision) -> PolicyDecision:
     """What two decisions that must both hold come to: the one that asks for more, or both."""
-    if one.approval is not None and other.approval is not None:
-        return msgspec.structs.replace(
-            one,
-            rules=tuple(dict.fromkeys((*one.rules, *other.rules))),
-            approval=_both(one.approval, other.approval),
-        )
-    order = (PolicyVerdict.DENY, PolicyVerdict.REQUIRE_APPROVAL, PolicyVerdict.ALLOW)
-    return min(one, other, key=lambda decision: order.index(decision.verdict))
+    stricter_one = min(one, other, key=lambda decision: _ORDER.index(decision.verdict))
+    restricted = msgspec.structs.replace(
+        stricter_one,
+        freeze=one.freeze or other.freeze,
+        plan_ttl_ms=_shorter(one.plan_ttl_ms, other.plan_ttl_ms),
+        charges=tuple(dict.fromkeys((*one.charges, *other.charges))),
+    )
+    if one.approval is None or other.approval is None:
+        return restricted
+    return msgspec.structs.replace(
+        restricted,
+        rules=tuple(dict.fromkeys((*one.rules, *other.rules))),
+        approval=both_approvals(one.approval, other.approval),
+    )
 
 
-def _both(one: ApprovalPolicy, other: ApprovalPolicy) -> ApprovalPolicy:
+def _shorter(one: int | None, other: int | None) -> int | None:
+    given = [ttl for ttl in (one, other) if ttl is not None]
+    return min(given) if given else None
+
+
+def both_approvals(one: ApprovalPolicy, other: ApprovalPolicy) -> ApprovalPolicy:
     """One approval policy that is met only where both are."""
     if one == other:
         return one

@@ -17,6 +17,7 @@ from amends.runtime.changes import Draft, until_written
 from amends.runtime.claim import Claim
 from amends.runtime.environment import Environment
 from amends.runtime.grounds import Grounds, Lapsed, with_transaction
+from amends.runtime.judging import POLICY_GATE, judged_again
 from amends.runtime.previews import Previews
 from amends.runtime.refusals import Refusals, denial
 from amends.runtime.requests import Admitted
@@ -62,7 +63,7 @@ class Begin:
         return await until_written(once)
 
     async def _round(self, admitted: Admitted, *, first: bool) -> Running | Result | Lost:
-        answer = await self._accept(admitted, first=first)
+        answer = await self._accept(await self._judged(admitted), first=first)
         if not isinstance(answer, tuple):
             return answer
         admitted, known = answer
@@ -98,6 +99,15 @@ class Begin:
             await self._refusals.note(admitted.request, passed, "acceptance", error, now)
             raise
         return admitted, known
+
+    async def _judged(self, admitted: Admitted) -> Admitted:
+        """The request under the rules of now, which may have changed since step 8 (PO-2)."""
+        try:
+            return judged_again(self._environment.policy, admitted)
+        except AmendsError as error:
+            passed, now = admitted.verdicts[:-1], admitted.now
+            await self._refusals.note(admitted.request, passed, POLICY_GATE, error, now)
+            raise
 
     async def _lapsed(self, lapsed: Lapsed) -> AmendsError:
         """Whoever sees a lapsed lease first writes the unknown outcome (TX-EXEC-2)."""

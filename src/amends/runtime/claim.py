@@ -34,6 +34,7 @@ from amends.governance.approvals import check_consumed, consume, policy_hash
 from amends.governance.credentials import check_credential
 from amends.receipts.chain import chain_of
 from amends.runtime.acceptance import Acceptance, Known
+from amends.runtime.allowances import Allowances
 from amends.runtime.changes import Draft, Written
 from amends.runtime.environment import Environment
 from amends.runtime.grounds import Ground
@@ -42,7 +43,7 @@ from amends.runtime.requests import Admitted
 from amends.runtime.running import Running
 from amends.runtime.standing import check_standing
 from amends.runtime.steps import approval_step, record_step
-from amends.stores.port import Due, Lost, Stored
+from amends.stores.port import Due, Loss, Lost, Stored
 from amends.transactions.compensation import take_slot
 from amends.transactions.hashing import Intent, action_hash
 from amends.transactions.leases import lease_ms
@@ -55,6 +56,10 @@ _STARTED: Final = {
     Mode.COMPENSATE: ReceiptType.COMPENSATION_STARTED,
     Mode.RECONCILE: ReceiptType.RECONCILIATION_STARTED,
 }
+
+
+JUDGE_AGAIN: Final = Lost(0, Loss.REVISION)
+"""The policy has changed since it was asked, so the round begins anew."""
 
 
 class Carrier(NamedTuple):
@@ -75,11 +80,15 @@ class Claim:
     def __init__(self, environment: Environment, acceptance: Acceptance) -> None:
         self._environment = environment
         self._acceptance = acceptance
+        self._allowances = Allowances(environment)
 
     async def make(
         self, admitted: Admitted, known: Known, ground: Ground, *, first: bool
     ) -> Running | Result | Lost:
-        """The licensed attempt; or the result that waits for people; or what the claim lost to."""
+        """The licensed attempt; or the result that waits for people; or what the claim lost to.
+
+        A policy whose rules have changed since it was asked counts as lost: the next round asks it.
+        """
         draft = Draft(admitted.tenant, ground.record.transaction_id)
         waiting = await self._gate(admitted, known, ground, draft)
         if waiting is not None:
@@ -94,7 +103,10 @@ class Claim:
             draft.before(ground.not_after)
         actor = admitted.caller.principal.ref
         draft.step(record_step(_STARTED[admitted.mode], record, actor, admitted.now))
+        await self._allowances.take(admitted, known, draft)
         tail = await self._tail(admitted, known, ground, first=first)
+        if self._environment.policy.revision != admitted.judged_under:
+            return JUDGE_AGAIN
         written = await draft.commit(self._environment.store, None, tail=tail)
         if isinstance(written, Lost):
             return written

@@ -19,23 +19,15 @@ from amends.contracts.schema import refuse_mismatch
 from amends.contracts.secrets import Credential
 from amends.governance.credentials import check_credential
 from amends.governance.idempotency import check_key
-from amends.governance.policy import (
-    PolicyDecision,
-    PolicyQuestion,
-    PolicyVerdict,
-    ask,
-    force_approval,
-    stricter,
-)
 from amends.runtime.envelope import open_envelope
 from amends.runtime.environment import Environment
+from amends.runtime.judging import judge
 from amends.runtime.refusals import Refusals
 from amends.runtime.registry import Registered
 from amends.runtime.requests import Admitted, Request
 from amends.transactions.hashing import input_hash
 
 _ALLOW: Final = "allow"
-_HUMAN: Final = "needs_human"
 
 
 class Intake:
@@ -76,8 +68,8 @@ class Intake:
         _pass(passed, "contract")
         credential = self._credential(serving, request, now)
         _pass(passed, "credential")
-        decision = self._decide(registered, serving, request, value)
-        passed.append(_policy_verdict(decision))
+        judgement = judge(environment.policy, registered, serving, request, value)
+        passed.append(judgement.verdict)
         return Admitted(
             request=request,
             registered=registered,
@@ -91,8 +83,8 @@ class Intake:
             idempotency_key=action.idempotency_key,
             metadata=envelope.metadata,
             info=envelope.info,
-            policy_revision=environment.policy.revision,
-            approval=decision.approval,
+            decision=judgement.decision,
+            judged_under=judgement.revision,
             credential=credential,
             verdicts=tuple(passed),
             now=now,
@@ -118,31 +110,6 @@ class Intake:
         check_credential(serving.capability.credential, credential, now)
         return credential
 
-    def _decide(
-        self, registered: Registered, serving: Registered, request: Request, value: Json
-    ) -> PolicyDecision:
-        mode = request.action.transaction.mode
-        decision = self._ask(registered, request, value)
-        if serving is not registered:
-            decision = stricter(decision, self._ask(serving, request, value))
-        forced = mode is Mode.COMPENSATE and registered.capability.compensation.requires_approval
-        decision = force_approval(decision, required=forced)
-        if decision.verdict is PolicyVerdict.DENY:
-            details: dict[str, Json] = {"rules": list(decision.rules)}
-            raise coded("policy.denied", details)
-        return decision
-
-    def _ask(self, registered: Registered, request: Request, value: Json) -> PolicyDecision:
-        question = PolicyQuestion(
-            capability=registered.capability,
-            principal=request.caller.principal,
-            identity=request.caller.identity,
-            mode=request.action.transaction.mode,
-            input=value,
-            approval_requested=request.action.approval_required,
-        )
-        return ask(self._environment.policy, question)
-
 
 _GATES: Final = (
     "envelope",
@@ -160,16 +127,6 @@ _PASSED: Final = {gate: GateVerdict(gate=gate, answer=_ALLOW) for gate in _GATES
 
 def _pass(passed: list[GateVerdict], gate: str) -> None:
     passed.append(_PASSED[gate])
-
-
-def _policy_verdict(decision: PolicyDecision) -> GateVerdict:
-    human = decision.verdict is PolicyVerdict.REQUIRE_APPROVAL
-    return GateVerdict(
-        gate="policy",
-        answer=_HUMAN if human else _ALLOW,
-        reason=decision.reason,
-        rules=decision.rules,
-    )
 
 
 def _check_identity(request: Request) -> None:

@@ -19,6 +19,7 @@ from amends.contracts.enums import (
     DOWNSTREAM_FIDELITIES,
     ErrorCategory,
     Fidelity,
+    Freeze,
     Handler,
     Mode,
     ResultStatus,
@@ -199,6 +200,8 @@ class Previews:
             governance_digest=admitted.governance_digest,
             validation=validation,
             now=admitted.now,
+            freeze=Freeze.GOVERNANCE if admitted.decision.freeze else Freeze.NOTHING,
+            ttl_ms=admitted.decision.plan_ttl_ms,
         )
         plan = build_plan(admitted.registered.capability, facts)
         result = ActionResult(

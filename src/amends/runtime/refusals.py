@@ -54,7 +54,16 @@ class Refusals:
 def denial(gate: str, error: AmendsError) -> GateVerdict:
     """A gate's no. What is wrong with an envelope may quote the input's own keys: code only."""
     reason = "" if gate == "envelope" else error.message
-    return GateVerdict(gate=gate, answer="deny", code=error.code, reason=reason)
+    return GateVerdict(
+        gate=gate, answer="deny", code=error.code, reason=reason, rules=_rules_behind(error)
+    )
+
+
+def _rules_behind(error: AmendsError) -> tuple[str, ...]:
+    """The rules that a refusal names, so that it can be seen which of them decided (PO-3)."""
+    rules, rule = error.details.get("rules"), error.details.get("rule")
+    named = rules if isinstance(rules, list) else [rule]
+    return tuple(one for one in named if isinstance(one, str))
 
 
 def _if_well_formed(value: str | None) -> ActionId | None:

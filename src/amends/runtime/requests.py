@@ -13,6 +13,7 @@ from amends.contracts.json_types import Json
 from amends.contracts.outcomes import ProviderOperation
 from amends.contracts.principals import Caller
 from amends.contracts.secrets import Credential
+from amends.governance.policy import PolicyDecision
 from amends.runtime.registry import Registered
 from amends.transactions.hashing import Intent, governance_digest
 from amends.transactions.replay import AskedAgain
@@ -40,6 +41,7 @@ class Admitted(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     `serving` carries the action out: in a compensation it may be another capability than the
     `registered` one that governs. `canonical` are the bytes that everything derives from.
     `idempotency_key` is the request's, or the one that the action was accepted with before.
+    `judged_under` is the policy's revision when it was asked for the `decision`.
     """
 
     request: Request
@@ -54,8 +56,8 @@ class Admitted(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     idempotency_key: str | None
     metadata: dict[str, Json]
     info: RequestInfo | None
-    policy_revision: str
-    approval: ApprovalPolicy | None
+    decision: PolicyDecision
+    judged_under: str
     credential: Credential | None
     verdicts: tuple[GateVerdict, ...]
     now: datetime
@@ -82,9 +84,15 @@ class Admitted(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         return self.context.transaction_id
 
     @property
+    def approval(self) -> ApprovalPolicy | None:
+        """The approval that the policy requires."""
+        return self.decision.approval
+
+    @property
     def governance_digest(self) -> str:
         """Digest of all that governs this request beyond its input."""
-        return governance_digest(self.registered.digest, self.policy_revision, self.caller.identity)
+        revision = self.decision.revision
+        return governance_digest(self.registered.digest, revision, self.caller.identity)
 
     @property
     def asked(self) -> AskedAgain:

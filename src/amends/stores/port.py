@@ -22,6 +22,7 @@ from amends.contracts.documents import (
     CompensationSlots,
     Correction,
     Document,
+    LimitUsage,
     LogCheckpoint,
     Refusal,
     Reservation,
@@ -46,6 +47,7 @@ AnyDocument = (
     | LogCheckpoint
     | Delegation
     | NoticeCursor
+    | LimitUsage
 )
 
 

@@ -21,6 +21,7 @@ from amends.contracts.documents import (
     CompensationSlots,
     Correction,
     Document,
+    LimitUsage,
     LogCheckpoint,
     Refusal,
     Reservation,
@@ -145,6 +146,10 @@ def _cursor(cursor: NoticeCursor) -> Columns:
     return (cursor.channel,)
 
 
+def _usage(usage: LimitUsage) -> Columns:
+    return (usage.rule, usage.subject)
+
+
 def _shape(
     type_: type[D],
     table: str,
@@ -201,6 +206,7 @@ _ALL: Final[tuple[Shape[Any], ...]] = (
     _shape(LogCheckpoint, "log_checkpoints", "checkpoint_id", "lineage", _checkpoint),
     _shape(Delegation, "delegations", "delegation_id", "delegator delegate", _delegation),
     _shape(NoticeCursor, "notice_cursors", "cursor_id", "channel", _cursor),
+    _shape(LimitUsage, "limit_usages", "usage_id", "rule subject", _usage),
 )
 
 SHAPES: Final[Mapping[type[Document], Shape[Any]]] = MappingProxyType(

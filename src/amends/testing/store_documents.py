@@ -29,6 +29,7 @@ from amends.contracts.documents import (
     Evidence,
     GateVerdict,
     InputSnapshot,
+    LimitUsage,
     LogCheckpoint,
     Refusal,
     Reservation,
@@ -36,6 +37,7 @@ from amends.contracts.documents import (
     TransactionPlan,
     TransactionRecord,
     UnclaimedEffect,
+    Used,
 )
 from amends.contracts.enums import Fidelity, Mode, PrincipalKind, Risk, SideEffect, Status
 from amends.contracts.evidence import ReceiptType, Step, Tail
@@ -310,6 +312,20 @@ def a_cursor(name: str = "1", *, tenant: TenantId = TENANT, at: datetime = START
     )
 
 
+def a_usage(name: str = "1", *, tenant: TenantId = TENANT, at: datetime = START) -> LimitUsage:
+    """What was taken of a limit, `use_<name>`."""
+    return LimitUsage(
+        tenant=tenant,
+        revision=1,
+        created_at=at,
+        updated_at=at,
+        usage_id=f"use_{name}",
+        rule="small-charges",
+        subject="principal:alice",
+        spans=(Used(1_000, 2_000, "12.50"),),
+    )
+
+
 def one_of_each(
     name: str = "1", *, tenant: TenantId = TENANT, at: datetime = START
 ) -> tuple[AnyDocument, ...]:
@@ -326,6 +342,7 @@ def one_of_each(
         a_log_checkpoint(name, tenant=tenant, at=at),
         a_delegation(name, tenant=tenant, at=at),
         a_cursor(name, tenant=tenant, at=at),
+        a_usage(name, tenant=tenant, at=at),
     )
 
 

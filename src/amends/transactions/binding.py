@@ -64,6 +64,11 @@ def _same_tenant(facts: CommitFacts) -> bool:
     return planned is None or facts.identity is None or planned.tenant == facts.identity.tenant
 
 
+def _frozen(facts: CommitFacts) -> bool:
+    """Whether the capability, or a rule when the plan was made, froze governance (TX-PLAN-5)."""
+    return Freeze.GOVERNANCE in (facts.freeze, _plan(facts).freeze)
+
+
 class Check(NamedTuple):
     """One check: its number in the spec, its code, and what has to hold."""
 
@@ -117,9 +122,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     Check(
         "13",
         "transaction.plan_governance_changed",
-        lambda f: (
-            f.freeze is not Freeze.GOVERNANCE or _plan(f).governance_digest == f.governance_digest
-        ),
+        lambda f: not _frozen(f) or _plan(f).governance_digest == f.governance_digest,
     ),
     Check("frozen", "transaction.frozen", lambda f: _record(f).frozen is None),
 )

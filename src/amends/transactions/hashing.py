@@ -17,7 +17,7 @@ from amends.contracts.canonical import (
 )
 from amends.contracts.declarations import Capability
 from amends.contracts.documents import TransactionPlan
-from amends.contracts.enums import Mode
+from amends.contracts.enums import Freeze, Mode
 from amends.contracts.ids import ActionId, CapabilityId, PlanId, TenantId, TransactionId
 from amends.contracts.principals import Identity, PrincipalRef
 
@@ -60,7 +60,10 @@ def plan_digest(plan: TransactionPlan) -> str:
         snapshot=replace(plan.snapshot, input=None),
         validation=replace(validation, output=None) if validation else None,
     )
-    return domain_digest("amends-plan-v1", msgspec.to_builtins(bare, builtin_types=()))
+    content = msgspec.to_builtins(bare, builtin_types=())
+    if plan.freeze is Freeze.NOTHING:  # plans that were made before rules could freeze have no such
+        del content["freeze"]
+    return domain_digest("amends-plan-v1", content)
 
 
 def provider_key(tenant: TenantId, transaction_id: TransactionId, action_id: ActionId) -> str:

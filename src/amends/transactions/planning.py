@@ -8,6 +8,7 @@ from amends.contracts.actions import ActionResult
 from amends.contracts.approval_policy import ApprovalPolicy
 from amends.contracts.declarations import Capability
 from amends.contracts.documents import InputSnapshot, TransactionPlan
+from amends.contracts.enums import Freeze
 from amends.contracts.ids import ActionId, PlanId, TransactionId
 from amends.contracts.json_types import json_text
 from amends.contracts.principals import Identity, PrincipalRef
@@ -29,10 +30,15 @@ class PlanFacts(msgspec.Struct, frozen=True, kw_only=True):
     governance_digest: str
     validation: ActionResult | None
     now: datetime
+    freeze: Freeze = Freeze.NOTHING
+    ttl_ms: int | None = None
 
 
 def build_plan(capability: Capability, facts: PlanFacts) -> TransactionPlan:
-    """The plan with its digest; it expires at exactly `now` + the capability's plan life."""
+    """The plan with its digest. It expires at exactly `now` + the capability's plan life, or after
+    the shorter one that a rule gave it (PO-2).
+    """
+    ttl_ms = min(capability.plan_ttl_ms, facts.ttl_ms or capability.plan_ttl_ms)
     contract = capability.transaction
     assert contract is not None, "plan mode is admitted by a transaction contract only"
     plan = TransactionPlan(
@@ -50,7 +56,7 @@ def build_plan(capability: Capability, facts: PlanFacts) -> TransactionPlan:
         fidelity=contract.dry_run_fidelity,
         identity=facts.identity,
         created_at=facts.now,
-        expires_at=after_ms(facts.now, capability.plan_ttl_ms),
+        expires_at=after_ms(facts.now, ttl_ms),
         requires_plan_before_commit=contract.requires_plan_before_commit,
         data=capability.data,
         idempotency=capability.idempotency,
@@ -58,7 +64,8 @@ def build_plan(capability: Capability, facts: PlanFacts) -> TransactionPlan:
         validation=facts.validation,
         governance_digest=facts.governance_digest,
         digest="",
-        warnings=_warnings(capability, facts.approval),
+        warnings=_warnings(ttl_ms, facts.approval),
+        freeze=facts.freeze,
     )
     return msgspec.structs.replace(plan, digest=plan_digest(plan))
 
@@ -70,8 +77,8 @@ def snapshot(capability: Capability, input_hash: str, canonical_input: bytes) ->
     return InputSnapshot(redacted=False, input_hash=input_hash, input=json_text(canonical_input))
 
 
-def _warnings(capability: Capability, approval: ApprovalPolicy | None) -> tuple[str, ...]:
+def _warnings(ttl_ms: int, approval: ApprovalPolicy | None) -> tuple[str, ...]:
     """A plan may expire while people are still deciding (TX-PLAN-2)."""
-    if approval is not None and capability.plan_ttl_ms < approval.ttl_ms:
+    if approval is not None and ttl_ms < approval.ttl_ms:
         return ("plan.expires_before_approval",)
     return ()

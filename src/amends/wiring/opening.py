@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections.abc import Iterable
+from os import PathLike
 
 import msgspec
 
@@ -46,9 +47,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     `recover` runs the sweeper inside this runtime, tells `notices`, and makes the daily checkpoint
     of the log; `drain_ms` is how long a close waits for running attempts before it interrupts them;
     `grace_ms` how long an attempt outlives its time limit.
+    `policy` is a policy, or the name of a YAML file of rules; none is what capabilities declare.
     """
 
-    policy: Policy | None = None
+    policy: Policy | str | PathLike[str] | None = None
     credentials: CredentialSource | None = None
     principals: PrincipalSource | None = None
     notices: Notices | None = None
@@ -109,17 +111,19 @@ async def open_runtime(
 ) -> Runtime:
     """Open the store that the URL names and start an engine over it.
 
-    Raises `Misuse` (`store.url_unknown`, `capability.invalid`) and whatever opening the store does.
+    Raises `Misuse` (`store.url_unknown`, `capability.invalid`), what `PolicyFile` does, and
+    whatever opening the store does.
     """
     registry = Registry()
     for capability, connector in capabilities:
         registry.register(capability, connector)
+    policy = policy_of(settings)
     store, signer = await open_store(url)
     database = database_of(url)
     environment = Environment(
         store=store,
         registry=registry,
-        policy=settings.policy or CapabilityPolicy(),
+        policy=policy,
         signer=signer,
         credentials=settings.credentials,
         principals=settings.principals,
@@ -131,6 +135,18 @@ async def open_runtime(
         grace_ms=settings.grace_ms,
     )
     return Runtime(Engine(environment), signer, settings)
+
+
+def policy_of(settings: Settings) -> Policy:
+    """The policy that the settings name. Raises what `PolicyFile` does."""
+    named = settings.policy
+    if named is None:
+        return CapabilityPolicy()
+    if not isinstance(named, str | PathLike):
+        return named
+    from amends.wiring.policies import PolicyFile
+
+    return PolicyFile(named)
 
 
 async def open_store(url: str) -> tuple[Store, StoreSigner]:

@@ -1,5 +1,6 @@
 """Policy: the built-in answers as a table, engines that fail, and two answers that both hold."""
 
+from decimal import Decimal
 from itertools import product
 
 import pytest
@@ -22,6 +23,7 @@ from amends.contracts.enums import Mode, PrincipalKind, Risk
 from amends.contracts.ids import DecisionId, PrincipalId
 from amends.contracts.principals import PrincipalRef
 from amends.governance.approval_rules import is_granted, touches
+from amends.governance.limits import Charge
 from amends.governance.policy import (
     DEFAULT_APPROVAL,
     CapabilityPolicy,
@@ -173,6 +175,11 @@ class Engine:
         (PolicyVerdict.ALLOW, "policy.answer_invalid"),
         (replace(ALLOW, verdict="allow"), "policy.answer_invalid"),
         (replace(ALLOW, verdict=None), "policy.answer_invalid"),
+        (replace(ALLOW, freeze="yes"), "policy.answer_invalid"),
+        (replace(ALLOW, plan_ttl_ms="5m"), "policy.answer_invalid"),
+        (replace(ALLOW, plan_ttl_ms=0), "policy.answer_invalid"),
+        (replace(ALLOW, charges=None), "policy.answer_invalid"),
+        (replace(ALLOW, charges=("one",)), "policy.answer_invalid"),
         (replace(NEEDS, approval=None), "policy.answer_incomplete"),
         (replace(NEEDS, approval="anybody"), "policy.answer_incomplete"),
         (replace(ALLOW, approval=DECLARED), "policy.answer_incomplete"),
@@ -202,6 +209,23 @@ def test_of_two_answers_the_stricter_verdict_holds(
 ) -> None:
     expected = max(one.verdict, other.verdict, key=ORDER.index)
     assert stricter(one, other).verdict is stricter(other, one).verdict is expected
+
+
+def test_the_restrictions_of_two_answers_hold_together() -> None:
+    charge = Charge(
+        rule="few",
+        subject="tenant",
+        of="count",
+        within_ms=1_000,
+        maximum=Decimal(1),
+        amount=Decimal(1),
+    )
+    one = replace(ALLOW, freeze=True, plan_ttl_ms=5_000, charges=(charge,))
+    other = replace(ALLOW, plan_ttl_ms=1_000, charges=(charge,))
+    both = stricter(one, other)
+    assert (both.freeze, both.plan_ttl_ms, both.charges) == (True, 1_000, (charge,))
+    assert stricter(ALLOW, one).plan_ttl_ms == 5_000
+    assert stricter(ALLOW, ALLOW).plan_ttl_ms is None
 
 
 def test_the_same_approval_asked_for_twice_is_asked_for_once() -> None:

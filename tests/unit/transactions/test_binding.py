@@ -222,6 +222,16 @@ def test_accounts_are_equal_also_where_neither_side_names_one() -> None:
 
 
 @pytest.mark.rule("TX-PLAN-5")
+@pytest.mark.rule("TX-PLAN-5")
+def test_a_plan_that_a_rule_froze_is_bound_though_the_capability_freezes_nothing() -> None:
+    facts = replace(good_facts(), freeze=Freeze.NOTHING, governance_digest="tighter")
+    assert facts.record is not None
+    assert facts.record.plan is not None
+    frozen = replace(facts.record, plan=replace(facts.record.plan, freeze=Freeze.GOVERNANCE))
+    with refused_with("transaction.plan_governance_changed"):
+        check_commit(replace(facts, record=frozen))
+
+
 def test_without_a_freeze_a_different_governance_is_left_to_the_other_gates() -> None:
     facts = replace(good_facts(), governance_digest="tighter", freeze=Freeze.NOTHING)
     assert check_commit(facts) is facts.record

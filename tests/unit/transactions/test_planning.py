@@ -16,7 +16,13 @@ from amends.contracts.declarations import (
     TransactionContract,
 )
 from amends.contracts.documents import TransactionPlan
-from amends.contracts.enums import CompensationMode, Fidelity, KeyRequirement, SideEffect
+from amends.contracts.enums import (
+    CompensationMode,
+    Fidelity,
+    Freeze,
+    KeyRequirement,
+    SideEffect,
+)
 from amends.testing.builders import (
     ALL_MODES,
     CANONICAL,
@@ -102,6 +108,30 @@ def test_a_plan_that_ends_before_its_approval_could_carries_a_warning(
     approval = ApprovalPolicy(ttl_ms=approval_ttl_ms) if approval_ttl_ms else None
     made = build_plan(capability(), facts(approval=approval))
     assert made.warnings == (("plan.expires_before_approval",) if warned else ())
+
+
+@pytest.mark.rule("PO-2")
+@pytest.mark.parametrize(("ttl_ms", "lives_ms"), [(1_000, 1_000), (10**9, limits.PLAN_TTL_MS)])
+def test_a_rule_shortens_the_life_of_a_plan_and_never_lengthens_it(
+    ttl_ms: int, lives_ms: int
+) -> None:
+    made = build_plan(capability(), facts(ttl_ms=ttl_ms))
+    assert made.expires_at - made.created_at == timedelta(milliseconds=lives_ms)
+
+
+def test_a_plan_that_a_rule_shortens_may_end_before_its_approval_could() -> None:
+    asked = ApprovalPolicy(ttl_ms=60_000)
+    assert build_plan(capability(), facts(approval=asked)).warnings == ()
+    short = build_plan(capability(), facts(approval=asked, ttl_ms=1_000))
+    assert short.warnings == ("plan.expires_before_approval",)
+
+
+@pytest.mark.rule("TX-PLAN-5")
+def test_a_plan_keeps_what_a_rule_froze_and_its_digest_covers_it() -> None:
+    frozen = build_plan(capability(), facts(freeze=Freeze.GOVERNANCE))
+    free = build_plan(capability(), facts())
+    assert (frozen.freeze, free.freeze) == (Freeze.GOVERNANCE, Freeze.NOTHING)
+    assert frozen.digest != free.digest
 
 
 def planned(redacted: bool) -> tuple[Capability, TransactionPlan]:

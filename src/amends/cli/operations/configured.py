@@ -1,4 +1,4 @@
-"""Checks of what a shell is set up with: the app, its settings, and the file of principals."""
+"""Checks of what a shell is set up with: the app, its settings, principals, and rules."""
 
 import asyncio
 import sys
@@ -14,7 +14,9 @@ from amends.wiring.contents import Check, Level
 from amends.wiring.opening import Settings
 
 
-def configured(app: str | None, settings: str | None, principals: Path | None) -> Iterator[Check]:
+def configured(
+    app: str | None, settings: str | None, principals: Path | None, policy: Path | None
+) -> Iterator[Check]:
     """One check for each that is named."""
     if app is not None:
         yield _checked("app", lambda: f"The app declares {_declared(app)} capabilities.")
@@ -24,6 +26,8 @@ def configured(app: str | None, settings: str | None, principals: Path | None) -
         yield _checked(
             "principals", lambda: f"{len(read_principals(principals).principals)} are listed."
         )
+    if policy is not None:
+        yield _checked("policy", lambda: _ruled(policy))
 
 
 def _checked(name: str, look: Callable[[], str]) -> Check:
@@ -34,6 +38,14 @@ def _checked(name: str, look: Callable[[], str]) -> Check:
         says = f"{error.message} [{error.code}]"
         return Check(name=name, level=Level.FAULT, says=says, todo=error.next_step)
     return Check(name=name, level=Level.OK, says=says)
+
+
+def _ruled(policy: Path) -> str:
+    """How many rules there are, and their revision, which decisions name."""
+    from amends.wiring.policies import PolicyFile
+
+    rules = PolicyFile(policy).current
+    return f"There are {len(rules.rules)} rules, of revision {rules.revision}."
 
 
 def _told(settings: Settings) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from amends.cli.operations.place import HERE, Place
-from amends.cli.options import APP, PRINCIPALS, SETTINGS, Flag
+from amends.cli.options import APP, POLICY, PRINCIPALS, SETTINGS, Flag
 
 if TYPE_CHECKING:
     from amends.cli.paper import Paper
@@ -25,6 +25,9 @@ def doctor(
     principals: Annotated[
         Path | None, Parameter(env_var=PRINCIPALS, help="Check this file of principals.")
     ] = None,
+    policy: Annotated[
+        Path | None, Parameter(env_var=POLICY, help="Check this file of rules.")
+    ] = None,
     quick: Annotated[Flag, Parameter(help="Check the file less thoroughly.")] = False,
     place: Place = HERE,
 ) -> int:
@@ -42,7 +45,7 @@ def doctor(
 
     database = existing_database(place.store)
     with phases() as phase:
-        checks = [*configured(app, settings, principals)]
+        checks = [*configured(app, settings, principals, policy)]
         checks += examine(database, quick=quick, told=phase("Examining"))
     faults = [one for one in checks if one.level is Level.FAULT]
     error = None

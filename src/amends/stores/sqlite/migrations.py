@@ -42,6 +42,7 @@ MIGRATIONS: Final = (
     Migration(1, "documents and receipts", schema.DOCUMENTS_AND_RECEIPTS),
     Migration(2, "checkpoints of the log", schema.LOG_CHECKPOINTS),
     Migration(3, "delegations and notices", schema.DELEGATIONS_AND_NOTICES),
+    Migration(4, "usages of limits", schema.LIMIT_USAGES),
 )
 
 

@@ -154,6 +154,19 @@ CREATE INDEX notice_cursors_by_tenant ON notice_cursors (tenant);
 CREATE INDEX notice_cursors_by_due ON notice_cursors (due_at) WHERE due_at IS NOT NULL;
 """
 
+LIMIT_USAGES: Final = """
+CREATE TABLE limit_usages (
+  seq INTEGER PRIMARY KEY,
+  tenant TEXT NOT NULL, id TEXT NOT NULL, revision INTEGER NOT NULL,
+  created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL, due_at INTEGER,
+  rule TEXT NOT NULL, subject TEXT NOT NULL,
+  body TEXT NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX limit_usages_by_id ON limit_usages (tenant, id);
+CREATE INDEX limit_usages_by_tenant ON limit_usages (tenant);
+CREATE INDEX limit_usages_by_due ON limit_usages (due_at) WHERE due_at IS NOT NULL;
+"""
+
 BOOKS: Final = """
 CREATE TABLE migrations (
   number INTEGER PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL,
