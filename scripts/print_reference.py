@@ -1,7 +1,8 @@
 """Prints the reference of the library from its source: signatures as written, and docstrings.
 
 What `amends` exports becomes `docs/reference/library.md`, the contracts that capabilities declare
-become `docs/reference/declarations.md`. A test compares both with the source as it is now.
+become `docs/reference/declarations.md`, what `amends check` tells becomes
+`docs/reference/checks.md`. A test compares them with the source as it is now.
 
 Signatures are read from the source and not from the running objects, since these print differently
 from one version of Python to the next.
@@ -21,10 +22,13 @@ from amends.app import public
 from amends.connectors.signals import Signal
 from amends.contracts import approval_policy, declarations
 from amends.contracts.errors import AmendsError
+from amends.transactions.registration import DEMANDS
+from amends.transactions.risks import RISKS, UNKNOWN_ACCEPTED
 
 ROOT: Final = Path(__file__).parents[1]
 LIBRARY: Final = "docs/reference/library.md"
 DECLARATIONS: Final = "docs/reference/declarations.md"
+CHECKS: Final = "docs/reference/checks.md"
 DECLARED: Final = (declarations, approval_policy)
 MADE: Final = "This page is printed from the source by `make docs`. Do not edit it.\n"
 WIDTH: Final = 88
@@ -36,7 +40,7 @@ Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 
 def pages() -> dict[str, str]:
     """Every generated page: its path from the root, and its text."""
-    return {LIBRARY: library(), DECLARATIONS: declared()}
+    return {LIBRARY: library(), DECLARATIONS: declared(), CHECKS: checks()}
 
 
 def library() -> str:
@@ -64,6 +68,25 @@ def declared() -> str:
         parts.append(f"## `{module.__name__}`\n\n{inspect.getdoc(module)}\n")
         parts += [_entry(kind.__name__, kind, level=3) for kind in _own_classes(module)]
     return "\n".join(parts)
+
+
+def checks() -> str:
+    """The page of what `amends check` tells."""
+    rows = [f"| `{one.code}` | {one.weight} | {one.why} | {one.todo} |" for one in RISKS]
+    faults = [f"| `{one.code}` | {one.text} |" for one in DEMANDS]
+    parts = (
+        f"# What `amends check` tells\n\n{MADE}\nA risk fails the check until it is changed or "
+        "accepted: by `--silence CODE`, by `--silence\ncapability.id:CODE`, or by "
+        "`accepted_risks` in the declaration. A note fails nothing. A declaration\nthat accepts "
+        f"a code which there is not has the risk `{UNKNOWN_ACCEPTED}`.\n",
+        "## Risks\n\n| code | weight | why | what to do |\n| --- | --- | --- | --- |",
+        "\n".join(rows),
+        "\n## Faults\n\nA fault keeps a capability from being registered, and cannot be silenced. "
+        "Schemas, pointers and ids\nthat do not hold are faults as well.\n\n| code | what is "
+        "wrong |\n| --- | --- |",
+        "\n".join(faults),
+    )
+    return "\n".join(parts) + "\n"
 
 
 def _is_declared(name: str) -> bool:

@@ -122,6 +122,11 @@ class Portal:
     revoke_delegation = _blocking(Amends.revoke_delegation)
     delegations = _blocking(Amends.delegations)
 
+    place_hold = _blocking(Amends.place_hold)
+    lift_hold = _blocking(Amends.lift_hold)
+    holds = _blocking(Amends.holds)
+    retain = _blocking(Amends.retain)
+
     get = _blocking(Amends.get)
     list = _blocking(Amends.list)
     approvals = _blocking(Amends.approvals)

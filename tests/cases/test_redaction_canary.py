@@ -14,17 +14,20 @@ from typing import Final
 import msgspec
 import pytest
 
+from amends.contracts.actions import TransactionRequest
 from amends.contracts.approval_policy import ApprovalPolicy
 from amends.contracts.declarations import DataContract
 from amends.contracts.enums import Mode
 from amends.contracts.errors import AmendsError
+from amends.contracts.events import ProviderEvent, Said
+from amends.contracts.ids import TransactionId
 from amends.contracts.json_types import Json
 from amends.contracts.outcomes import ErrorInfo, NotApplied
 from amends.receipts.bundle import FORMAT, ChainLine, Header, write_lines
 from amends.receipts.chain import chain_of
 from amends.receipts.keyset import jwk_of
 from amends.testing.invariants import canary_absent
-from amends.testing.workbench import TENANT, Workbench
+from amends.testing.workbench import ALICE, TENANT, Workbench
 from tests.unit.runtime.desk import Desk, action, ask
 
 CANARY: Final = "kanarienvogel-7319"
@@ -35,6 +38,7 @@ SECRETIVE: Final[Json] = {
     "nested": {"list": [1, {"note": CANARY}], CANARY: True},
     "url": f"https://user:{CANARY}@example.test/?q={CANARY}",
 }
+SAID: Final = f"The customer {CANARY} has called."
 REDACTED: Final = DataContract(redaction_required=True, contains_pii=True)
 
 
@@ -86,12 +90,12 @@ async def plan_approve_and_commit(bench: Workbench, heard: Heard) -> None:
         heard.raised(caught.value)
     waiting = await bench.alice.commit(plan, SECRETIVE)
     heard.shown(plan, waiting, await bench.bob.approval(waiting))
-    heard.shown(await bench.bob.approve(waiting))
+    heard.shown(await bench.bob.approve(waiting, reason=SAID, evidence={"ticket": CANARY}))
     done = await bench.alice.resume(waiting, SECRETIVE)
     assert done.status == "committed"
     heard.shown(done)
     offset = await bench.alice.compensate(done, SECRETIVE, transaction_id="txn_offset")
-    await bench.bob.approve(offset)
+    await bench.bob.approve(offset, reason=SAID)
     unsure = await bench.alice.resume(offset, SECRETIVE)
     assert unsure.status == "outcome_unknown"
     heard.shown(offset, unsure)
@@ -115,10 +119,38 @@ async def fail_and_look_up(bench: Workbench, heard: Heard) -> None:
         heard.shown(looked)
 
 
+async def say_it_by_hand(bench: Workbench, heard: Heard) -> None:
+    """People repeat it wherever they may write: a denial, a cancellation, rulings, a request."""
+    for name in ("act_denied", "act_cancelled"):
+        waiting = await ask(bench, action(id=name, transaction=f"txn_{name}", input=SECRETIVE))
+        if name == "act_denied":
+            heard.shown(await bench.bob.deny(waiting, reason=SAID))
+        else:
+            heard.shown(await bench.alice.cancel(waiting, reason=SAID))
+    ruled = await bench.olga.settle(
+        "txn_offset", "committed", reference=CANARY, note=SAID, accept_risk=True
+    )
+    heard.shown(ruled)
+    record = await bench.record("txn_plan")
+    key = record.provider_key
+    no = ProviderEvent(provider="p", event_id="e", said=Said.NOT_APPLIED, provider_key=key)
+    heard.shown(await bench.olga.evidence(no))
+    [correction] = (await bench.olga.get("txn_plan")).corrections
+    heard.shown(await bench.olga.rule(correction, SAID, allow_compensation=True))
+    request = TransactionRequest(
+        transaction_id=TransactionId("txn_said"),
+        action=action(Mode.PLAN, id="act_said", input=SECRETIVE),
+        requested_by=ALICE.ref,
+        reason=SAID,
+        metadata={CANARY: CANARY},
+    )
+    heard.shown(await bench.alice.transact(request))
+
+
 async def read_back(bench: Workbench, heard: Heard) -> None:
     """Every view, and the receipts as they are exported."""
     chains: list[ChainLine] = []
-    for name in ("txn_plan", "txn_offset", "txn_no", "txn_open"):
+    for name in ("txn_plan", "txn_offset", "txn_no", "txn_open", "txn_act_denied", "txn_said"):
         view = await bench.olga.get(name, include_result=True, include_receipts=True)
         heard.shown(view)
         chain = chain_of(view.result.transaction_id)
@@ -149,9 +181,41 @@ async def test_what_was_declared_secret_is_found_nowhere_on_its_whole_way(
     async with Workbench(served=[served], file=database) as bench:
         await plan_approve_and_commit(bench, heard)
         await fail_and_look_up(bench, heard)
+        await say_it_by_hand(bench, heard)
         await read_back(bench, heard)
         while_open = list(files_of(database))
         assert len(while_open) >= 2, "the write-ahead log is not where it was looked for"
     for secret in (CANARY, IN_BASE64):
         assert canary_absent(secret, *while_open, *files_of(database)) == []
         assert canary_absent(secret, *heard.texts, caplog.text) == []
+
+
+SECRET: Final = "sk_live_4242424242424242"
+
+
+@pytest.mark.rule("RD-2")
+async def test_what_looks_like_a_secret_is_scrubbed_from_whatever_people_write(
+    tmp_path: Path,
+) -> None:
+    """Without required redaction reasons stay readable, and a key that slipped in does not."""
+    said, database = f"It was {SECRET}, I think.", tmp_path / "amends.db"
+    no = NotApplied(error=ErrorInfo(code="no"))
+    served = Desk([no]).served(approval=ApprovalPolicy())
+    async with Workbench(served=[served], file=database) as bench:
+        for end, name in enumerate(("act_denied", "act_cancelled", "act_asked")):
+            request = TransactionRequest(
+                transaction_id=TransactionId(f"txn_{end}"),
+                action=action(id=name),
+                requested_by=ALICE.ref,
+                reason=said,
+            )
+            waiting = (await bench.alice.transact(request)).result
+            if name == "act_denied":
+                denied = await bench.bob.deny(waiting, reason=said)
+                assert denied.decisions[0].reason == "It was [redacted], I think."
+            elif name == "act_cancelled":
+                await bench.alice.cancel(waiting, reason=said)
+            else:
+                await bench.bob.approve(waiting, reason=said, evidence={"ticket": said})
+                await bench.olga.place_hold(waiting, reason=said)
+        assert canary_absent(SECRET, *files_of(database)) == []

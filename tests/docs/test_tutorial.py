@@ -31,6 +31,9 @@ APPROVAL: Final = re.compile(r"apr_[0-9a-f]+")
 WAIT_S: Final = 60
 
 SHOWN: Final = re.compile(r"^ *(?:\$ )?amends ([a-z].*)$", re.MULTILINE)
+GROUPS: Final = ("tx", "hold", "keys", "retention")
+"""Commands that have commands of their own."""
+
 FENCED: Final = re.compile(r"^ *```(?:shell|console)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 
 
@@ -133,7 +136,7 @@ def _shown() -> dict[str, set[str]]:
         for block in FENCED.findall(page.read_text("utf-8")):
             for line in SHOWN.findall(block):
                 words = shlex.split(line)
-                name = " ".join(words[:2] if words[0] in {"keys", "tx"} else words[:1])
+                name = " ".join(words[:2] if words[0] in GROUPS else words[:1])
                 options = {word for word in words if word.startswith("--")}
                 shown.setdefault(name, set()).update(options)
     return shown

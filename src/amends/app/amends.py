@@ -9,6 +9,7 @@ from amends.app.asking import Asking
 from amends.app.capabilities import FunctionCapability
 from amends.app.delegates import Delegates
 from amends.app.edges import principal_of
+from amends.app.keeping import Keeping
 from amends.app.people import People
 from amends.app.views import Views
 from amends.connectors.blocking import HandlerThreads
@@ -23,7 +24,7 @@ LOCAL: Final = Principal.named("local")
 Registrable = FunctionCapability[..., object] | tuple[Capability, Connector]
 
 
-class Amends(Asking, People, Delegates, Views):
+class Amends(Asking, People, Delegates, Views, Keeping):
     """One principal's view of a running engine.
 
     The library is told who acts; that is recorded as asserted. `acting_as` gives the view of
@@ -35,6 +36,7 @@ class Amends(Asking, People, Delegates, Views):
         People.__init__(self, runtime, caller)
         Delegates.__init__(self, runtime, caller)
         Views.__init__(self, runtime, caller)
+        Keeping.__init__(self, runtime, caller)
 
     @staticmethod
     def open(

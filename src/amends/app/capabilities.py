@@ -69,6 +69,7 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True):
     principal_kinds: tuple[PrincipalKind, ...] | None = None
     input_schema: JsonObject | None = None
     output_schema: JsonObject | None = None
+    accepted_risks: tuple[str, ...] = ()
 
 
 class FunctionCapability(Generic[P, R_co]):
@@ -173,6 +174,7 @@ class FunctionCapability(Generic[P, R_co]):
             freeze=told.freeze,
             plan_ttl_ms=_ms(told.plan_ttl) or PLAN_TTL_MS,
             handlers=connector.handlers,
+            accepted_risks=told.accepted_risks,
         )
         if told.principal_kinds is not None:
             declared = msgspec.structs.replace(declared, principal_kinds=told.principal_kinds)
@@ -216,12 +218,14 @@ def capability(
     principal_kinds: Iterable[PrincipalKind] | None = None,
     input_schema: JsonObject | None = None,
     output_schema: JsonObject | None = None,
+    accepted_risks: Iterable[str] = (),
 ) -> Callable[[Callable[P, R_co]], FunctionCapability[P, R_co]]:
     """Make a capability of a function that takes `(input)` or `(input, attempt)`.
 
     The input's annotation (dataclass, msgspec Struct, TypedDict, Pydantic model) or `input_schema`
     becomes its schema. `timeout` is when the outcome of one attempt counts as unknown (30 seconds),
-    `plan_ttl` how long a plan can be committed (15 minutes). Faults of the declaration are reported
+    `plan_ttl` how long a plan can be committed (15 minutes). `accepted_risks` are codes of
+    `amends check` that were chosen on purpose. Faults of the declaration are reported
     all at once when it is registered.
     """
     told = Declaration(
@@ -247,6 +251,7 @@ def capability(
         principal_kinds=None if principal_kinds is None else tuple(principal_kinds),
         input_schema=input_schema,
         output_schema=output_schema,
+        accepted_risks=tuple(accepted_risks),
     )
 
     def make(function: Callable[P, R_co]) -> FunctionCapability[P, R_co]:

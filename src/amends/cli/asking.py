@@ -27,6 +27,8 @@ class Deed(StrEnum):
     RELEASE = "Release"
     RULE = "Rule"
     RESTORE = "Restore"
+    LIFT = "Lift"
+    FORGET = "Forget"
 
 
 _CALLS: Final = (
@@ -59,6 +61,13 @@ NOT_GUARANTEED: Final[Mapping[Deed, tuple[str, ...]]] = MappingProxyType(
         ),
         Deed.RELEASE: (
             "What the lost store knew and this one does not may be there at the provider already.",
+        ),
+        Deed.LIFT: (
+            "The next retention run may forget it, and what was forgotten cannot be had back.",
+        ),
+        Deed.FORGET: (
+            "What is forgotten cannot be had back. Backups and exported values are not reached: "
+            "they are yours to look after.",
         ),
         Deed.RESTORE: (
             "What was done after the backup may be there at the provider, and the restored store "

@@ -4,6 +4,10 @@ Invariants: whoever may not do it hears so before being asked; what is ruled on 
 was shown, by its revision.
 """
 
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
 import msgspec
 
 from amends.cli.answers import Answer
@@ -15,6 +19,7 @@ from amends.cli.viewing import ACTION, PLAN, TRANSACTION, find
 from amends.contracts.codes import coded
 from amends.contracts.enums import Verdict
 from amends.contracts.json_types import JsonObject
+from amends.contracts.principals import RELEASE_SCOPE, SETTLE_SCOPE
 from amends.runtime.reading import View
 
 
@@ -30,7 +35,7 @@ async def rule_on(
     yes: bool,
 ) -> Answer:
     """Settle an unknown outcome by hand, as it was shown."""
-    view = await _as_operator(session, id_)
+    view = await _with_power(session, SETTLE_SCOPE, id_)
     show(session, view)
     confirm(Deed.SETTLE, session.stop, session.notes, yes=yes)
     result = await session.amends.settle(
@@ -48,7 +53,7 @@ async def rule_on_correction(
     session: Session, correction_id: str, ruling: str, *, allow_compensation: bool, yes: bool
 ) -> Answer:
     """Rule on evidence that contradicts a record; the record stays as it is."""
-    if not session.caller.principal.is_operator:
+    if not session.caller.principal.may(SETTLE_SCOPE):
         raise coded("correction.ruling_not_allowed")
     confirm(Deed.RULE, session.stop, session.notes, yes=yes)
     ruled = await session.amends.rule(correction_id, ruling, allow_compensation=allow_compensation)
@@ -64,7 +69,7 @@ async def rule_on_correction(
 
 async def let_go(session: Session, id_: str, *, yes: bool) -> Answer:
     """Release a frozen transaction."""
-    view = await _as_operator(session, id_)
+    view = await _with_power(session, RELEASE_SCOPE, id_)
     show(session, view)
     confirm(Deed.RELEASE, session.stop, session.notes, yes=yes)
     result = await session.amends.release(view.result.transaction_id)
@@ -89,9 +94,17 @@ async def withdraw(session: Session, id_: str, *, yes: bool) -> Answer:
     return session.results.answer(result, Wanted.CANCELLATION, view.plan)
 
 
-async def _as_operator(session: Session, id_: str) -> View:
-    if not session.caller.principal.is_operator:
-        raise coded("transaction.settle_not_allowed")
+_REFUSED: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        SETTLE_SCOPE: "transaction.settle_not_allowed",
+        RELEASE_SCOPE: "transaction.release_not_allowed",
+    }
+)
+
+
+async def _with_power(session: Session, power: str, id_: str) -> View:
+    if not session.caller.principal.may(power):
+        raise coded(_REFUSED[power])
     return await find(session.amends, id_)
 
 

@@ -12,6 +12,18 @@ from amends.cli.acting import CONFIGURE
 from amends.contracts.errors import AmendsError
 
 _OPERATOR: Final = f'On the command line, an operator has kind = "operator". {CONFIGURE}'
+_SETTLER: Final = (
+    'On the command line, who rules or settles has the scope "amends:settle" by name, or '
+    f'kind = "operator" with every scope. {CONFIGURE}'
+)
+_RELEASER: Final = (
+    'On the command line, who releases has the scope "amends:release" by name, or '
+    f'kind = "operator" with every scope. {CONFIGURE}'
+)
+_KEEPER: Final = (
+    'On the command line, who holds or forgets has the scope "amends:hold" or "amends:retain" by '
+    f'name, or kind = "operator" with every scope. {CONFIGURE}'
+)
 _APPROVER: Final = (
     f'On the command line, an approver has the scope "amends:approve" by name. {CONFIGURE}'
 )
@@ -21,8 +33,11 @@ _POWERS: Final[Mapping[str, str]] = MappingProxyType(
         "approval.separation_of_duties": _APPROVER,
         "transaction.provider_operation_not_accepted": _OPERATOR,
         "transaction.reconcile_not_allowed": _OPERATOR,
-        "transaction.settle_not_allowed": _OPERATOR,
-        "correction.ruling_not_allowed": _OPERATOR,
+        "transaction.settle_not_allowed": _SETTLER,
+        "transaction.release_not_allowed": _RELEASER,
+        "correction.ruling_not_allowed": _SETTLER,
+        "hold.not_allowed": _KEEPER,
+        "retention.not_allowed": _KEEPER,
     }
 )
 

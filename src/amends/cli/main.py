@@ -140,6 +140,20 @@ _COMMANDS: Final[Mapping[str, _Command]] = MappingProxyType(
             "amends.cli.commands.policy:policy",
             "Check a file of rules, and explain what rules decide.",
         ),
+        "hold": _Command(
+            "amends.cli.commands.holding:hold",
+            "Keep a transaction for the law (operators).",
+        ),
+        "retention": _Command(
+            "amends.cli.commands.retaining:retention",
+            "Forget what was kept long enough (operators).",
+        ),
+        "check": _Command(
+            "amends.cli.commands.checking:check",
+            "List the faults and risky choices of an app.\n\n"
+            "Exit code 2 says that a declaration is refused, 1 that a risk was found and not "
+            "silenced. Silence one with --silence CODE, or --silence capability.id:CODE.",
+        ),
         "export": _Command(
             "amends.cli.operations.exporting:export",
             "Write receipts that others can verify.",

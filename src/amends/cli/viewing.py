@@ -20,6 +20,7 @@ from amends.contracts.documents import GateVerdict, Refusal
 from amends.contracts.errors import Refused
 from amends.contracts.evidence import Receipt, ReceiptType
 from amends.contracts.json_types import Json, JsonObject
+from amends.contracts.redaction import Redactor
 from amends.contracts.times import after_ms
 from amends.runtime.reading import View
 
@@ -70,7 +71,7 @@ class Views:
         document: JsonObject = msgspec.to_builtins(view)
         document["result"] = self._results.document(view.result, view.plan)
         document["next"] = documents(self._results.steps(view.result))
-        document["metadata"] = {clean(key): _shown(one) for key, one in view.metadata.items()}
+        document["metadata"] = _metadata(view)
         plan, approval = document["plan"], document["approval"]
         if view.plan is not None and isinstance(plan, dict):
             plan["snapshot"] = self._snapshot(view)
@@ -120,7 +121,7 @@ class Views:
             shown = self._snapshot(view)["input"]
             text = "[redacted]" if view.plan.snapshot.redacted else _text(shown)
             paper.field("input", clean(text))
-        for key, value in view.metadata.items():
+        for key, value in _metadata(view).items():
             paper.field("metadata", clean(f"{key}={value}"))
         self._attempts(paper, view)
 
@@ -133,6 +134,11 @@ class Views:
             paper.field("attempts", str(view.attempts))
         if view.frozen is not None:
             paper.field("frozen", (clean(view.frozen), "yellow"))
+        if view.hold is not None and view.hold.placed:
+            held = f"{view.hold.reason} ({view.hold.by.id}, {paper.time(view.hold.at)})"
+            paper.field("held", clean(held))
+        if view.forgotten_at is not None:
+            paper.field("forgotten", f"at {paper.time(view.forgotten_at)}; what happened stays")
 
     def _found(self, paper: Paper, view: View) -> None:
         """What was learnt beside the provider's answers: evidence, corrections, rulings."""
@@ -217,6 +223,13 @@ def tell_refusal(paper: Paper, refusal: Refusal) -> None:
     paper.field("capability", clean(refusal.capability_id or "-"), f"  {refusal.mode or ''}")
     paper.field("asked by", clean(refusal.principal.id), f" at {paper.time(refusal.created_at)}")
     tell_gates(paper, refusal.verdicts)
+
+
+def _metadata(view: View) -> JsonObject:
+    """Metadata as it may be shown; what a caller put there by mistake is hidden (RD-2)."""
+    shown = Redactor().json(view.metadata)
+    assert isinstance(shown, dict)
+    return {clean(key): _shown(one) for key, one in shown.items()}
 
 
 def _shown(value: Json) -> Json:

@@ -208,7 +208,14 @@ TRANSACTION_CODES: Final[Mapping[str, Code]] = MappingProxyType(
             "Look at the transaction: its status is in the details.",
         ),
         "transaction.settle_not_allowed": Code(
-            Refused, "Settling by hand needs an operator.", "Ask an operator."
+            Refused,
+            "Settling by hand needs the scope amends:settle.",
+            "Ask an operator who holds it.",
+        ),
+        "transaction.release_not_allowed": Code(
+            Refused,
+            "Releasing what was frozen needs the scope amends:release.",
+            "Ask an operator who holds it.",
         ),
         "transaction.settle_evidence_required": Code(
             Refused, "Settling by hand needs a reference and a note.", "Say what was found, where."
@@ -273,7 +280,9 @@ TRANSACTION_CODES: Final[Mapping[str, Code]] = MappingProxyType(
             Refused, "There is no such correction.", "Check the correction id."
         ),
         "correction.ruling_not_allowed": Code(
-            Refused, "Ruling on a correction needs an operator.", "Ask an operator."
+            Refused,
+            "Ruling on a correction needs the scope amends:settle.",
+            "Ask an operator who holds it.",
         ),
         "correction.unreadable": Code(
             Corrupt,
@@ -282,6 +291,26 @@ TRANSACTION_CODES: Final[Mapping[str, Code]] = MappingProxyType(
         ),
         "correction.ruling_required": Code(
             Refused, "A ruling needs words.", "Say what was found, where, and what follows."
+        ),
+        # legal holds and retention
+        "hold.not_allowed": Code(
+            Refused,
+            "Placing and lifting a legal hold needs the scope amends:hold.",
+            "Ask an operator who holds it.",
+        ),
+        "hold.reason_required": Code(
+            Refused, "A hold needs a reason.", "Say which matter it is for, or why it ends."
+        ),
+        "hold.placed": Code(
+            Conflict, "This transaction is held already.", "Look at its hold; it stands."
+        ),
+        "hold.not_placed": Code(
+            Conflict, "This transaction is not held.", "Look at the list of holds."
+        ),
+        "retention.not_allowed": Code(
+            Refused,
+            "Rewriting what was kept long enough needs the scope amends:retain.",
+            "Ask an operator who holds it.",
         ),
         # cancelling and withdrawing
         "transaction.withdraw_state_invalid": Code(

@@ -122,7 +122,10 @@ class RecoveryContract(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Capability(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that can be done, with every contract that governs it."""
+    """One thing that can be done, with every contract that governs it.
+
+    `accepted_risks` are codes of `amends check` that were chosen on purpose.
+    """
 
     id: CapabilityId
     title: str = ""
@@ -153,6 +156,7 @@ class Capability(msgspec.Struct, frozen=True, kw_only=True):
     plan_ttl_ms: int = limits.PLAN_TTL_MS
     handlers: tuple[Handler, ...] = (Handler.EXECUTE,)
     served_by: Literal["function", "http", "worker", "mcp"] = "function"
+    accepted_risks: tuple[str, ...] = ()
 
     @property
     def reads_only(self) -> bool:

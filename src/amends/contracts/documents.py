@@ -38,13 +38,15 @@ STORE_TENANT: Final = TenantId("*")
 class Document(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """What all stored documents share; fields at their default are not written.
 
-    A new one has revision 1; each change adds exactly one.
+    A new one has revision 1; each change adds exactly one. `forgotten_at` says when retention
+    replaced what people and providers had written in it.
     """
 
     tenant: TenantId
     revision: int
     created_at: datetime
     updated_at: datetime
+    forgotten_at: datetime | None = None
 
 
 class InputSnapshot(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
@@ -353,3 +355,18 @@ class LogCheckpoint(Document, frozen=True, kw_only=True):
     position: int
     parts: tuple[str, ...]
     note: str
+
+
+class LegalHold(Document, frozen=True, kw_only=True):
+    """What keeps a transaction from being forgotten, whatever its capability declares.
+
+    There is one for each transaction that was ever held; it is placed again where it was lifted.
+    Retention compares it, so that of a hold and a forgetting that race exactly one is first.
+    """
+
+    transaction_id: TransactionId
+    capability_id: CapabilityId
+    placed: bool
+    reason: str
+    by: PrincipalRef
+    at: datetime

@@ -59,6 +59,9 @@ class ReceiptType(StrEnum):
     CORRECTION = "correction"
     FROZEN = "frozen"
     RELEASED = "released"
+    HOLD_PLACED = "hold_placed"
+    HOLD_LIFTED = "hold_lifted"
+    FORGOTTEN = "forgotten"
 
 
 class Step(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):

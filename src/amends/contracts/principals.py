@@ -11,6 +11,20 @@ from amends.contracts.ids import PrincipalId, TenantId, check_identifier
 
 DEFAULT_TENANT: Final = "default"
 OPERATE_SCOPE: Final = "amends:operate"
+"""See what others began, and look it up, cancel and withdraw it for them."""
+
+SETTLE_SCOPE: Final = "amends:settle"
+"""Rule by hand: on unknown outcomes, and on evidence that contradicts a settled one."""
+
+RELEASE_SCOPE: Final = "amends:release"
+"""Release what a restore froze."""
+
+HOLD_SCOPE: Final = "amends:hold"
+"""Place a legal hold on a transaction, and lift it."""
+
+RETAIN_SCOPE: Final = "amends:retain"
+"""Rewrite what was kept for as long as its capability says."""
+
 APPROVE_SCOPE: Final = "amends:approve"
 ANY_SCOPE: Final = "*"
 
@@ -75,11 +89,21 @@ class Principal(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def is_operator(self) -> bool:
-        """Whether it may look at, settle and release what others began.
+        """Whether it may look at what others began, and cancel, withdraw and look it up for them.
 
-        The wildcard scope does not make an operator: that power is granted by name.
+        The wildcard scope does not make an operator: that power is granted by name. What an
+        operator may besides is a scope each (`may`).
         """
         return self.kind is PrincipalKind.OPERATOR or OPERATE_SCOPE in self.scopes
+
+    def may(self, power: str) -> bool:
+        """Whether it was granted this power of operators by name.
+
+        `power` is one of the scopes above. The wildcard grants it to principals of kind operator,
+        and to nobody else.
+        """
+        wildcard = self.kind is PrincipalKind.OPERATOR and ANY_SCOPE in self.scopes
+        return wildcard or power in self.scopes
 
 
 class Identity(msgspec.Struct, frozen=True, gc=False, kw_only=True):

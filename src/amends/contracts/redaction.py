@@ -8,7 +8,8 @@ It is total: whatever it is given, it returns JSON that can be stored and never 
 also serves the moment after an effect, when there is no way back.
 
 With `redaction_required` nothing of a value may remain but its shape (RD-1): `redacted_form` and
-`redacted_error`. Deliberately not here: the tables of names and looks (`sensitive`), and hashing.
+`redacted_error`; and nothing of what people write beside it but its hash: `hidden_text`.
+Deliberately not here: the tables of names and looks (`sensitive`).
 """
 
 import re
@@ -19,13 +20,22 @@ from typing import Final
 import msgspec
 
 from amends.contracts.admission import DEPTH_CEILING, DOCUMENT_LIMITS, admit_value
+from amends.contracts.canonical import domain_digest
 from amends.contracts.errors import Refused
 from amends.contracts.json_types import Json
 from amends.contracts.outcomes import ErrorInfo
 from amends.contracts.secrets import Secret
 from amends.contracts.sensitive import REDACTED, is_sensitive_name, scrub
 
-__all__ = ["CUT", "REDACTED", "Redactor", "redacted_error", "redacted_form"]
+__all__ = [
+    "CUT",
+    "REDACTED",
+    "Redactor",
+    "hidden_text",
+    "kept_text",
+    "redacted_error",
+    "redacted_form",
+]
 
 CUT: Final = "[too large]"
 """Stands for what was left out because of its size or depth."""
@@ -50,6 +60,7 @@ _UNPRINTABLE: Final = re.compile(
     "[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
+_HIDDEN: Final = re.compile(re.escape(REDACTED) + r" sha256:[0-9a-f]{64}")
 _MASKED_KEY: Final = re.compile(r"\[key \d+\]")
 _POINTER: Final = re.compile(r"(?:/(?:[^~/]|~[01])*)*")
 _MARKERS: Final[Mapping[type, str]] = MappingProxyType(
@@ -142,6 +153,25 @@ def redacted_error(error: ErrorInfo) -> ErrorInfo:
     }
     plain = Redactor().error(msgspec.structs.replace(error, message="", details=kept))
     return msgspec.structs.replace(plain, message=REDACTED)
+
+
+def hidden_text(text: str) -> str:
+    """What people wrote, as its hash: it says nothing, and proves a copy kept elsewhere.
+
+    What is empty or hidden already stays as it is.
+    """
+    if not text or _HIDDEN.fullmatch(text):
+        return text
+    return f"{REDACTED} sha256:{domain_digest('amends-text-v1', text)}"
+
+
+def kept_text(text: str, *, hidden: bool) -> str:
+    """A reason or a note as it is stored: scrubbed, and only its hash beside redacted values."""
+    if hidden:
+        return hidden_text(text)
+    shown = Redactor().json(text)
+    assert isinstance(shown, str)
+    return shown
 
 
 class _Walk:

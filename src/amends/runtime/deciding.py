@@ -21,6 +21,7 @@ from amends.contracts.ids import (
     TransactionId,
 )
 from amends.contracts.principals import Caller
+from amends.contracts.redaction import kept_text
 from amends.contracts.results import Result
 from amends.governance.approvals import Word, decide, withdraw
 from amends.receipts.chain import chain_of
@@ -73,7 +74,8 @@ class Deciding:
         """Write one decision; durable when it returns.
 
         `seen_revision` is what the decider looked at; none means the request as it stands now.
-        `under` names the delegation that lends the word. Raises the codes of
+        Reason and evidence are kept scrubbed, and only as hashes where the input is not kept either
+        (RD-1). `under` names the delegation that lends the word. Raises the codes of
         `governance.approvals.decide`, an `identity.*` code where the principal is gone, and an
         `input.*` code for texts that cannot be stored; a stale revision changes nothing.
         """
@@ -84,12 +86,13 @@ class Deciding:
             stored = await self.approval(caller, approval_id)
             request = stored.document
             lent = None if under is None else await self._delegating.usable(caller, under)
+            hidden = request.input is None
             word = Word(
                 decision_id=DecisionId(self._environment.ids(DECISION_PREFIX)),
                 answer=answer,
                 principal=caller.principal,
-                reason=reason,
-                evidence=evidence,
+                reason=kept_text(reason, hidden=hidden),
+                evidence={name: kept_text(text, hidden=hidden) for name, text in evidence.items()},
                 seen_revision=request.revision if seen_revision is None else seen_revision,
                 now=stored.read_at,
                 identity=caller.identity,
@@ -143,7 +146,8 @@ class Deciding:
         if stored is None:
             raise coded("action.not_found")
         known, now = stored.document, stored.read_at
-        came_to, action = cancel(known, caller.principal, reason, now)
+        kept = kept_text(reason, hidden=known.input is None)
+        came_to, action = cancel(known, caller.principal, kept, now)
         if came_to is Cancelling.REQUESTED:
             await self._tell_connector(known)
         if action is known:

@@ -27,6 +27,7 @@ from amends.contracts.ids import (
 )
 from amends.contracts.json_types import Json
 from amends.contracts.outcomes import ProviderOperation
+from amends.contracts.redaction import kept_text
 from amends.runtime.environment import Ids
 from amends.runtime.requests import Request
 from amends.runtime.texts import check_metadata, check_text
@@ -102,7 +103,9 @@ def _check_operation(named: ProviderOperation) -> None:
 def _check_info(info: RequestInfo | None) -> RequestInfo | None:
     if info is None:
         return None
-    reason = None if info.reason is None else check_text(info.reason, "reason")
+    if info.reason is None:
+        return RequestInfo(metadata=check_metadata(info.metadata))
+    reason = kept_text(check_text(info.reason, "reason"), hidden=False)
     return RequestInfo(reason=reason, metadata=check_metadata(info.metadata))
 
 

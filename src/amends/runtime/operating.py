@@ -8,13 +8,14 @@ from amends.contracts.enums import Verdict
 from amends.contracts.errors import Refused
 from amends.contracts.evidence import ReceiptType
 from amends.contracts.ids import TransactionId
-from amends.contracts.principals import Caller
+from amends.contracts.principals import RELEASE_SCOPE, Caller
+from amends.contracts.redaction import kept_text
 from amends.contracts.results import Result
 from amends.receipts.chain import chain_of
 from amends.runtime.changes import Draft, until_written
 from amends.runtime.engine import Engine
 from amends.runtime.steps import record_step
-from amends.runtime.texts import check_text
+from amends.runtime.texts import check_text, hides_texts
 from amends.runtime.upkeep import due_of
 from amends.stores.port import Loss, Lost, Stored
 from amends.transactions.projection import project
@@ -50,10 +51,11 @@ class Operating:
         async def once() -> Result | Lost:
             stored = await self._record(caller, transaction_id)
             record = stored.document
+            hidden = await hides_texts(self._environment.store, record)
             ruling = OperatorRuling(
                 verdict=verdict,
-                reference=reference,
-                note=note,
+                reference=kept_text(reference, hidden=hidden),
+                note=kept_text(note, hidden=hidden),
                 by=caller.principal.ref,
                 at=stored.read_at,
                 risk_accepted=accept_risk,
@@ -94,11 +96,11 @@ class Operating:
     async def release(self, caller: Caller, transaction_id: TransactionId) -> Result:
         """Release what a restore froze of a transaction: record and approvals (TX-LEASE-3).
 
-        Raises `transaction.settle_not_allowed` for anybody but operators, `transaction.not_found`
-        and `transaction.not_frozen`.
+        Raises `transaction.release_not_allowed` without the scope `amends:release`,
+        `transaction.not_found` and `transaction.not_frozen`.
         """
-        if not caller.principal.is_operator:
-            raise coded("transaction.settle_not_allowed")
+        if not caller.principal.may(RELEASE_SCOPE):
+            raise coded("transaction.release_not_allowed")
         asking = await until_written(lambda: self._release_approvals(caller, transaction_id))
 
         async def once() -> Result | Lost:

@@ -4,6 +4,7 @@ Another tenant's record does not exist. Within a tenant the owner, operators and
 scope `amends:read` see a record; to everybody else it does not exist either.
 """
 
+from datetime import datetime
 from typing import Final
 
 import msgspec
@@ -18,6 +19,7 @@ from amends.contracts.documents import (
     Correction,
     Evidence,
     GateVerdict,
+    LegalHold,
     OperatorRuling,
     Refusal,
     TransactionPlan,
@@ -65,6 +67,8 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     frozen: str | None = None
     approval: ApprovalRequest | None = None
     ruling: OperatorRuling | None = None
+    hold: LegalHold | None = None
+    forgotten_at: datetime | None = None
     metadata: dict[str, Json] = {}
     receipts: tuple[Receipt, ...] = ()
 
@@ -170,6 +174,8 @@ class Reading:
             frozen=record.frozen if record else None,
             approval=approval,
             ruling=record.ruling if record else None,
+            hold=await self._hold(action),
+            forgotten_at=(record or action).forgotten_at,
             metadata=action.metadata,
             receipts=receipts,
         )
@@ -187,11 +193,21 @@ class Reading:
         page = await self._store.list(ApprovalRequest, record.tenant, where=where)
         return next((item.document for item in page.items if isinstance(item, Stored)), None)
 
+    async def _hold(self, action: ActionDocument) -> LegalHold | None:
+        """The hold that is on the transaction, or that was."""
+        found = await self._store.get(LegalHold, action.tenant, action.transaction_id)
+        return found.document if found else None
+
     async def _corrections(self, record: TransactionRecord) -> tuple[Correction, ...]:
-        page = await self._store.list(
-            Correction, record.tenant, where={"transaction_id": record.transaction_id}
-        )
-        return tuple(item.document for item in page.items if isinstance(item, Stored))
+        """All of them, on however many pages: one without a ruling is never overlooked."""
+        found: list[Correction] = []
+        where, after = {"transaction_id": record.transaction_id}, None
+        while True:
+            page = await self._store.list(Correction, record.tenant, where=where, after=after)
+            found += [item.document for item in page.items if isinstance(item, Stored)]
+            after = page.next
+            if after is None:
+                return tuple(found)
 
     async def receipts(
         self, tenant: TenantId, transaction_id: TransactionId

@@ -13,11 +13,12 @@ from amends.contracts.documents import CompensationSlots, Correction, Transactio
 from amends.contracts.evidence import ReceiptType
 from amends.contracts.ids import TenantId, TransactionId
 from amends.contracts.principals import Caller
+from amends.contracts.redaction import kept_text
 from amends.receipts.chain import chain_of
 from amends.runtime.changes import Draft, until_written
 from amends.runtime.engine import Engine
 from amends.runtime.steps import record_step
-from amends.runtime.texts import check_text
+from amends.runtime.texts import check_text, hides_texts
 from amends.stores.port import Lost, Stored
 from amends.transactions.corrections import reopened, rule
 
@@ -47,22 +48,31 @@ class Rulings:
             stored = await self._store.get(Correction, caller.tenant, correction_id)
             if stored is None:
                 raise coded("correction.not_found")
+            record = await self._record(stored.document)
+            hidden = await hides_texts(self._store, record)
             ruled = rule(
                 stored.document,
                 caller.principal,
-                ruling,
+                kept_text(ruling, hidden=hidden),
                 allow_compensation=allow_compensation,
                 now=stored.read_at,
             )
-            return await self._write(caller, ruled)
+            return await self._write(caller, ruled, record)
 
         return await until_written(once)
 
-    async def _write(self, caller: Caller, ruled: Correction) -> Correction | Lost:
+    async def _record(self, correction: Correction) -> TransactionRecord:
+        found = await self._store.get(
+            TransactionRecord, correction.tenant, correction.transaction_id
+        )
+        assert found is not None
+        return found.document
+
+    async def _write(
+        self, caller: Caller, ruled: Correction, record: TransactionRecord
+    ) -> Correction | Lost:
         tenant, transaction_id = ruled.tenant, ruled.transaction_id
-        record = await self._store.get(TransactionRecord, tenant, transaction_id)
         slots = await self._store.get(CompensationSlots, tenant, transaction_id)
-        assert record is not None
         assert slots is not None
         others = await self._others(tenant, transaction_id, ruled.correction_id)
         draft = Draft(tenant, transaction_id)
@@ -71,9 +81,9 @@ class Rulings:
             draft.guard(Correction, other.correction_id, other.revision)
         now = ruled.updated_at
         draft.replace(reopened(slots.document, [ruled, *others], now))
-        draft.guard(TransactionRecord, transaction_id, record.document.revision)
+        draft.guard(TransactionRecord, transaction_id, record.revision)
         by, code = caller.principal.ref, ALLOWED if ruled.allows_compensation else KEPT
-        step = record_step(ReceiptType.OPERATOR_RESOLVED, record.document, by, now, code=code)
+        step = record_step(ReceiptType.OPERATOR_RESOLVED, record, by, now, code=code)
         draft.step(step)
         tail = await self._store.tail(tenant, chain_of(transaction_id))
         written = await draft.commit(self._store, self._environment.signer, tail=tail)

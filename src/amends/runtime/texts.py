@@ -1,7 +1,8 @@
 """What people write for other people to read: reasons, notes, evidence, metadata.
 
 It is stored beside what was decided, so it is held to what can be stored: text is text, whole
-characters only, and of bounded length.
+characters only, and of bounded length. Where inputs are not kept, it is not kept either but for
+its hash (RD-1).
 """
 
 from collections.abc import Mapping
@@ -10,10 +11,12 @@ import msgspec
 
 from amends.contracts import limits
 from amends.contracts.codes import coded
+from amends.contracts.documents import ActionDocument, TransactionRecord
 from amends.contracts.errors import Refused
 from amends.contracts.ids import check_opaque
 from amends.contracts.json_types import Json
 from amends.contracts.parsing import JsonLimits, admit_value
+from amends.stores.port import Store
 
 
 def check_text(text: str, field: str, *, length: int = limits.REASON_LENGTH) -> str:
@@ -57,3 +60,13 @@ def check_metadata(metadata: Mapping[str, Json]) -> dict[str, Json]:
     if len(msgspec.json.encode(admitted)) > limits.METADATA_BYTES:
         raise coded("action.metadata_too_large", {"max_bytes": limits.METADATA_BYTES})
     return admitted
+
+
+async def hides_texts(store: Store, record: TransactionRecord) -> bool:
+    """Whether what people write about a record is kept as its hash only.
+
+    Its own action tells, whether or not the capability is registered here: an input that was not
+    kept belongs to a capability that requires redaction.
+    """
+    action = await store.get(ActionDocument, record.tenant, record.action_id)
+    return action is None or action.document.input is None

@@ -22,6 +22,7 @@ from amends.contracts.documents import (
     CompensationSlots,
     Correction,
     Document,
+    LegalHold,
     LimitUsage,
     LogCheckpoint,
     Refusal,
@@ -48,6 +49,7 @@ AnyDocument = (
     | Delegation
     | NoticeCursor
     | LimitUsage
+    | LegalHold
 )
 
 

@@ -21,6 +21,7 @@ from amends.contracts.documents import (
     CompensationSlots,
     Correction,
     Document,
+    LegalHold,
     LimitUsage,
     LogCheckpoint,
     Refusal,
@@ -150,6 +151,10 @@ def _usage(usage: LimitUsage) -> Columns:
     return (usage.rule, usage.subject)
 
 
+def _hold(hold: LegalHold) -> Columns:
+    return (hold.capability_id, "placed" if hold.placed else "lifted")
+
+
 def _shape(
     type_: type[D],
     table: str,
@@ -207,6 +212,7 @@ _ALL: Final[tuple[Shape[Any], ...]] = (
     _shape(Delegation, "delegations", "delegation_id", "delegator delegate", _delegation),
     _shape(NoticeCursor, "notice_cursors", "cursor_id", "channel", _cursor),
     _shape(LimitUsage, "limit_usages", "usage_id", "rule subject", _usage),
+    _shape(LegalHold, "legal_holds", "transaction_id", "capability_id state", _hold),
 )
 
 SHAPES: Final[Mapping[type[Document], Shape[Any]]] = MappingProxyType(

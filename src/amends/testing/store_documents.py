@@ -29,6 +29,7 @@ from amends.contracts.documents import (
     Evidence,
     GateVerdict,
     InputSnapshot,
+    LegalHold,
     LimitUsage,
     LogCheckpoint,
     Refusal,
@@ -326,6 +327,22 @@ def a_usage(name: str = "1", *, tenant: TenantId = TENANT, at: datetime = START)
     )
 
 
+def a_hold(name: str = "1", *, tenant: TenantId = TENANT, at: datetime = START) -> LegalHold:
+    """A hold on `txn_<name>`."""
+    return LegalHold(
+        tenant=tenant,
+        revision=1,
+        created_at=at,
+        updated_at=at,
+        transaction_id=TransactionId(f"txn_{name}"),
+        capability_id=CHARGE,
+        placed=True,
+        reason="case 7",
+        by=ALICE,
+        at=at,
+    )
+
+
 def one_of_each(
     name: str = "1", *, tenant: TenantId = TENANT, at: datetime = START
 ) -> tuple[AnyDocument, ...]:
@@ -343,6 +360,7 @@ def one_of_each(
         a_delegation(name, tenant=tenant, at=at),
         a_cursor(name, tenant=tenant, at=at),
         a_usage(name, tenant=tenant, at=at),
+        a_hold(name, tenant=tenant, at=at),
     )
 
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from amends.contracts.codes import coded
 from amends.contracts.documents import CompensationSlots, Correction
-from amends.contracts.principals import Principal
+from amends.contracts.principals import SETTLE_SCOPE, Principal
 
 
 def rule(
@@ -28,7 +28,7 @@ def rule(
     Raises `correction.ruling_not_allowed` for anybody else, and `correction.ruling_required` for a
     ruling without words.
     """
-    if not operator.is_operator:
+    if not operator.may(SETTLE_SCOPE):
         raise coded("correction.ruling_not_allowed", {"correction_id": correction.correction_id})
     if not ruling.strip():
         raise coded("correction.ruling_required", {"correction_id": correction.correction_id})

@@ -25,7 +25,7 @@ from amends.contracts.outcomes import (
     Pending,
     ProviderOperation,
 )
-from amends.contracts.principals import Principal
+from amends.contracts.principals import SETTLE_SCOPE, Principal
 from amends.contracts.times import after_ms, format_instant
 from amends.transactions.contradictions import (
     LATE_NOT_APPLIED,
@@ -400,7 +400,7 @@ def _check_ruling(
     operator: Principal,
     seen_revision: int,
 ) -> None:
-    if not operator.is_operator:
+    if not operator.may(SETTLE_SCOPE):
         raise _refused("transaction.settle_not_allowed", record)
     if record.status is not Status.OUTCOME_UNKNOWN:
         raise _refused("transaction.settle_state_invalid", record)

@@ -118,7 +118,7 @@ def _durations(capability: Capability) -> tuple[int, ...]:
     return tuple(duration for duration in declared if duration is not None)
 
 
-_DEMANDS: Final[tuple[Demand, ...]] = (
+DEMANDS: Final[tuple[Demand, ...]] = (
     Demand(
         "contract_missing",
         "a capability that does more than read needs a transaction contract",
@@ -201,7 +201,7 @@ _DEMANDS: Final[tuple[Demand, ...]] = (
 
 def find_faults(capability: Capability) -> tuple[Fault, ...]:
     """Every fault of one declaration, in a stable order."""
-    faults = [Fault(d.code, d.text) for d in _DEMANDS if not d.holds(capability)]
+    faults = [Fault(d.code, d.text) for d in DEMANDS if not d.holds(capability)]
     try:
         check_identifier(capability.id, "capability_id")
     except Refused as refused:

@@ -518,7 +518,7 @@ def test_absence_is_ruled_only_with_the_risk_accepted(shell: Shell) -> None:
 def test_only_operators_release_and_only_what_is_frozen(shell: Shell) -> None:
     shell.planned("t1")
     denied = shell.json("release", "t1", "--yes")
-    assert (denied.code, denied.error) == (3, "transaction.settle_not_allowed")
+    assert (denied.code, denied.error) == (3, "transaction.release_not_allowed")
     thawed = shell.as_("olga", "release", "t1", "--yes")
     assert (thawed.code, thawed.error) == (4, "transaction.not_frozen")
     assert "What the lost store knew" in thawed.err

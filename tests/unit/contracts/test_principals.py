@@ -7,7 +7,11 @@ from amends.contracts.errors import Refused
 from amends.contracts.principals import (
     ANY_SCOPE,
     APPROVE_SCOPE,
+    HOLD_SCOPE,
     OPERATE_SCOPE,
+    RELEASE_SCOPE,
+    RETAIN_SCOPE,
+    SETTLE_SCOPE,
     Caller,
     Principal,
     PrincipalRef,
@@ -31,6 +35,17 @@ def test_operating_is_granted_by_name_or_kind_and_never_by_the_wildcard(
 ) -> None:
     expected = kind is PrincipalKind.OPERATOR or OPERATE_SCOPE in scopes
     assert principal(kind=kind, scopes=scopes).is_operator is expected
+
+
+@pytest.mark.parametrize("kind", PrincipalKind)
+@pytest.mark.parametrize("power", [SETTLE_SCOPE, RELEASE_SCOPE, HOLD_SCOPE, RETAIN_SCOPE])
+def test_a_power_is_granted_by_name_and_by_the_wildcard_to_operators_alone(
+    kind: PrincipalKind, power: str
+) -> None:
+    assert principal(kind=kind, scopes=(power,)).may(power)
+    assert principal(kind=kind, scopes=(ANY_SCOPE,)).may(power) is (kind is PrincipalKind.OPERATOR)
+    for scopes in ((), (OPERATE_SCOPE,), (APPROVE_SCOPE,)):
+        assert not principal(kind=kind, scopes=scopes).may(power)
 
 
 def test_records_keep_id_and_kind_of_a_principal() -> None:

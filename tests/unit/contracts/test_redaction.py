@@ -20,6 +20,8 @@ from amends.contracts.redaction import (
     MESSAGE_LENGTH,
     REDACTED,
     Redactor,
+    hidden_text,
+    kept_text,
     redacted_error,
     redacted_form,
 )
@@ -290,3 +292,29 @@ def _nested(depth: int) -> Json:
     for _ in range(depth):
         value = [value]
     return value
+
+
+@pytest.mark.rule("RD-1")
+def test_a_hidden_text_is_its_hash_and_nothing_else_and_is_hidden_once() -> None:
+    said = "The customer has called.\nTwice."
+    hidden = hidden_text(said)
+    assert hidden.startswith("[redacted] sha256:")
+    assert len(hidden) == len("[redacted] sha256:") + 64
+    assert hidden_text(hidden) == hidden
+    assert hidden_text(said) == hidden != hidden_text(said + " ")
+    assert hidden_text("") == ""
+    assert hidden_text(f"{hidden} and more") != f"{hidden} and more"
+
+
+@pytest.mark.rule("RD-2")
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [
+        ("The books\nsay so: \u201cpaid\u201d.", "The books\nsay so: \u201cpaid\u201d."),
+        ("api_key=abc123", "api_key=[redacted]"),
+        ("", ""),
+    ],
+)
+def test_what_people_write_is_kept_readable_without_secrets(said: str, kept: str) -> None:
+    assert kept_text(said, hidden=False) == kept
+    assert kept_text(said, hidden=True) == hidden_text(said)

@@ -149,7 +149,7 @@ async def test_only_an_operator_releases_and_only_what_is_frozen() -> None:
         with refused_with("transaction.not_found"):
             await bench.olga.release("txn_1")
         await freeze(bench)
-        with refused_with("transaction.settle_not_allowed", await request_of(bench, waiting)):
+        with refused_with("transaction.release_not_allowed", await request_of(bench, waiting)):
             await bench.alice.release("txn_1")
         with refused_with("transaction.not_found", await request_of(bench, waiting)):
             await bench.eve.release("txn_1")

@@ -182,7 +182,7 @@ async def test_a_frozen_unknown_outcome_can_be_ruled_on_by_hand() -> None:
 async def test_only_operators_release_and_only_what_is_frozen() -> None:
     async with Workbench() as bench:
         await ask(bench, action(Mode.PLAN, transaction="txn_1"))
-        with refused_with("transaction.settle_not_allowed"):
+        with refused_with("transaction.release_not_allowed"):
             await bench.alice.release("txn_1")
         with refused_with("transaction.not_frozen"):
             await bench.olga.release("txn_1")

@@ -320,6 +320,7 @@ def test_the_released_steps_are_never_edited() -> None:
         2: "5fca0b4b3d2b74c769e58331cc0fb749b71e43120e5276bd7cb4d1496ae799c2",
         3: "852b94302536537490af26124fdaaf552d4a3b4be52e8a79fa34e2d79282f34d",
         4: "138061122bc829598d3b3def619ce5b7a8d1aa264ed3c8159cff4e439eeb1a51",
+        5: "6bcc2534d72329fb1b5d4ee0f5081ef4a711c8cbb668a8d054464b74dcec2112",
     }
 
 

@@ -43,6 +43,7 @@ MIGRATIONS: Final = (
     Migration(2, "checkpoints of the log", schema.LOG_CHECKPOINTS),
     Migration(3, "delegations and notices", schema.DELEGATIONS_AND_NOTICES),
     Migration(4, "usages of limits", schema.LIMIT_USAGES),
+    Migration(5, "legal holds", schema.LEGAL_HOLDS),
 )
 
 

@@ -167,6 +167,19 @@ CREATE INDEX limit_usages_by_tenant ON limit_usages (tenant);
 CREATE INDEX limit_usages_by_due ON limit_usages (due_at) WHERE due_at IS NOT NULL;
 """
 
+LEGAL_HOLDS: Final = """
+CREATE TABLE legal_holds (
+  seq INTEGER PRIMARY KEY,
+  tenant TEXT NOT NULL, id TEXT NOT NULL, revision INTEGER NOT NULL,
+  created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL, due_at INTEGER,
+  capability_id TEXT NOT NULL, state TEXT NOT NULL,
+  body TEXT NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX legal_holds_by_id ON legal_holds (tenant, id);
+CREATE INDEX legal_holds_by_tenant ON legal_holds (tenant);
+CREATE INDEX legal_holds_by_due ON legal_holds (due_at) WHERE due_at IS NOT NULL;
+"""
+
 BOOKS: Final = """
 CREATE TABLE migrations (
   number INTEGER PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL,
