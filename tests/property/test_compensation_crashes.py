@@ -63,7 +63,7 @@ def test_without_a_crash_everything_happens_once_in_the_order_of_the_rule() -> N
     ]
 
 
-@pytest.mark.fault(28, 29, 30)
+@pytest.mark.fault(28, 29)
 @pytest.mark.rule("WS-1", "WJ-2", "HL-2", "PM-3")
 @pytest.mark.parametrize("who", WHO)
 @pytest.mark.parametrize("at", range(len(POINTS)), ids=lambda at: f"{at} {POINTS[at]}")

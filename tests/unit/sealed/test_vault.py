@@ -269,7 +269,6 @@ def test_a_beginning_that_was_cut_off_is_begun_again_or_opened(
     assert Vault.open(storage).payload == b"first"
 
 
-@pytest.mark.fault(32)
 @pytest.mark.rule("ST-2", "ST-6")
 @pytest.mark.parametrize("after", [False, True], ids=["not done", "done"])
 def test_whichever_call_of_a_save_fails_the_vault_is_poisoned_and_the_record_whole(
