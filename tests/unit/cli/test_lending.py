@@ -195,3 +195,10 @@ def test_a_command_is_given_the_notice_and_one_that_fails_is_tried_again(
         "notices.secret_invalid"
     )
     assert approval
+
+
+@pytest.mark.rule("AP-3")
+def test_following_goes_on_until_it_is_stopped(shell: Shell) -> None:
+    waiting(shell)
+    said = shell("notify", "--follow", "--command", "sh -c 'kill -INT $PPID'")
+    assert "command: told." in said.out

@@ -27,6 +27,7 @@ from amends.governance.delegations import (
     lend,
     renewed,
     revoke,
+    void,
 )
 from amends.testing.builders import NOW, TENANT, approval_request, principal
 from amends.testing.refusals import refused_with
@@ -345,6 +346,16 @@ def test_delegators_and_operators_revoke_a_delegation_once() -> None:
             revoke(revoked, who, "", LATER)
         with refused_with("delegation.revoked"):
             yes(approval_request(TREASURY), DAVE, revoked)
+
+
+@pytest.mark.rule("TX-LEASE-3")
+def test_a_restore_takes_back_what_lends_still_and_nothing_else() -> None:
+    delegation = lent(BOB, DAVE, ends_at=LATER)
+    taken = void(delegation, OLGA.ref, "restored", NOW)
+    assert taken is not None
+    assert (taken.revocation, taken.revoked_by, taken.revision) == ("restored", OLGA.ref, 2)
+    assert void(taken, OLGA.ref, "restored", NOW) is None
+    assert void(delegation, OLGA.ref, "restored", LATER) is None
 
 
 def test_a_delegation_lends_what_its_delegator_holds_now() -> None:

@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from amends.contracts.approval_policy import ApprovalPolicy
+from amends.contracts.approvals import ApprovalRequest
 from amends.contracts.declarations import DataContract
 from amends.contracts.errors import Unavailable
 from amends.contracts.json_types import Json
@@ -17,7 +18,7 @@ from amends.contracts.notices import Notice, NoticeCursor
 from amends.recovery.notifying import CURSORS, TRIES, Notifier, link_to
 from amends.testing.builders import approval_request
 from amends.testing.workbench import BOB, Workbench
-from tests.unit.runtime.desk import Desk, action, ask
+from tests.unit.runtime.desk import Desk, action, ask, hidden
 
 LINK = "https://desk.example/{tenant}/approvals/{approval_id}"
 
@@ -222,6 +223,34 @@ async def test_a_feed_without_approvals_is_passed_over_without_a_write_for_each(
         assert first is not None
         assert await cursor_of(bench, heard) == first
         assert heard.notices == []
+
+
+async def test_how_far_a_quiet_channel_has_come_is_kept_now_and_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("amends.recovery.notifying._KEPT_EVERY", 2)
+    heard = Heard()
+    async with Workbench(served=[Desk().served()]) as bench:
+        positions = []
+        notifier = following(bench, heard)
+        for _ in range(3):
+            await ask(bench, action())
+            await until_told(notifier)
+            cursor = await cursor_of(bench, heard)
+            assert cursor is not None
+            positions.append(cursor.position)
+        assert positions == sorted(set(positions))
+
+
+async def test_a_request_that_cannot_be_found_is_passed_over() -> None:
+    heard = Heard()
+    async with guarded() as bench:
+        await ask(bench, action(id="act_1"))
+        undo = hidden(bench, ApprovalRequest)
+        await until_told(following(bench, heard))
+        undo()
+        assert heard.notices == []
+        assert await cursor_of(bench, heard) is not None
 
 
 async def test_a_store_that_is_away_for_a_while_ends_nothing() -> None:

@@ -346,6 +346,13 @@ async def test_delegations_are_seen_by_those_they_concern_and_operators() -> Non
                 await bench.acting_as(CAROL).approve(waiting, under=under)
 
 
+async def test_however_many_were_lent_all_are_seen() -> None:
+    async with bench_of(Desk()) as bench:
+        for _ in range(201):
+            await lends(bench)
+        assert len(await bench.acting_as(DAN).delegations()) == 201
+
+
 @pytest.mark.parametrize(
     ("field", "value", "code"),
     [
