@@ -19,7 +19,7 @@ from amends.contracts.outcomes import ProviderOperation
 from amends.contracts.principals import PrincipalRef
 from amends.receipts.chain import receipt_hash, seal
 from amends.receipts.signing import Ed25519Signer, KeyRing
-from amends.receipts.verify import Fault, FaultCode, verify_chain
+from amends.receipts.verify import Fault, FaultCode, examine, is_sound, verify_chain
 
 SIGNER = Ed25519Signer(b"\x01" * 32)
 RING = KeyRing([SIGNER.public_key])
@@ -242,3 +242,40 @@ def test_receipts_of_another_chain_are_found(
     assert found.findings == tuple(
         Fault(FaultCode.FOREIGN, place + more) for more in range(len(others))
     )
+
+
+def _spoilt(receipts: list[Receipt], others: list[Receipt], data: st.DataObject) -> list[Receipt]:
+    """A chain with something done to it, or nothing."""
+    at = data.draw(st.integers(0, len(receipts) - 1))
+    one = receipts[at]
+    other = data.draw(
+        st.sampled_from(
+            [
+                [one],
+                [],
+                [one, one],
+                [others[0]],
+                [msgspec.structs.replace(one, signature=None)],
+                [msgspec.structs.replace(one, key_id=None)],
+                [msgspec.structs.replace(one, key_id="0" * 16, signature="zz")],
+                [msgspec.structs.replace(one, number=one.number + 1)],
+                [msgspec.structs.replace(one, hash="0" * 64)],
+            ]
+        )
+    )
+    return [*receipts[:at], *other, *receipts[at + 1 :]] or [one]
+
+
+@pytest.mark.rule("RC-1")
+@given(chains(), chains(), st.data())
+def test_the_one_pass_says_sound_exactly_where_nothing_is_to_be_found(
+    receipts: list[Receipt], others: list[Receipt], data: st.DataObject
+) -> None:
+    spoilt = _spoilt(receipts, others, data)
+    keys = data.draw(st.sampled_from([RING, KeyRing()]))
+    head = data.draw(st.none() | st.builds(Tail, st.integers(1, 4), st.just(receipts[0].hash)))
+    chain = data.draw(st.none() | st.just(receipts[0].chain))
+    sound = is_sound(spoilt, keys, expected_head=head, chain=chain, pins=())
+    found = examine(spoilt, keys, expected_head=head, chain=chain, pins=())
+    assert sound == found.ok
+    assert verify_chain(spoilt, keys, expected_head=head, chain=chain) == found

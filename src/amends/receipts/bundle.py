@@ -171,7 +171,7 @@ class Bundle:
 
     def _take(self, line: bytes) -> None:
         """Into the digest, with the line feed that readers may have taken off."""
-        self._digest.update(line.removesuffix(b"\n") + b"\n")
+        self._digest.update(line if line.endswith(b"\n") else line + b"\n")
 
     def _end(self, footer: Footer, chains: int, receipts: int) -> None:
         if (footer.chains, footer.receipts) != (chains, receipts):

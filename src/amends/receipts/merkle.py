@@ -15,18 +15,20 @@ from typing import Final, TypeAlias
 import msgspec
 
 Hash: TypeAlias = bytes
+LEAF_PREFIX: Final = b"\x00"
+NODE_PREFIX: Final = b"\x01"
 EMPTY_ROOT: Final[Hash] = hashlib.sha256().digest()
 """The root of a tree without leaves."""
 
 
 def leaf_hash(data: bytes) -> Hash:
     """The hash of a leaf."""
-    return hashlib.sha256(b"\x00" + data).digest()
+    return hashlib.sha256(LEAF_PREFIX + data).digest()
 
 
 def node_hash(left: Hash, right: Hash) -> Hash:
     """The hash of a node over its two halves."""
-    return hashlib.sha256(b"\x01" + left + right).digest()
+    return hashlib.sha256(NODE_PREFIX + left + right).digest()
 
 
 class Frontier(msgspec.Struct, frozen=True):

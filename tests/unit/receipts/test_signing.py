@@ -6,7 +6,8 @@ import pickle
 import pytest
 
 from amends.contracts.errors import Corrupt, Misuse
-from amends.receipts.signing import Ed25519Signer, KeyRing, Signer, key_id_of
+from amends.receipts.signing import Ed25519Signer, KeyRing, PublishedKey, Signer, key_id_of
+from amends.testing.refusals import refused_with
 from tests.unit.receipts.chains import OTHER_SIGNER, SIGNER
 
 # RFC 8032, section 7.1, test 2.
@@ -79,3 +80,17 @@ def test_a_ring_grows_by_making_a_new_one() -> None:
     assert (len(KeyRing()), len(ring), len(grown)) == (0, 1, 2)
     assert OTHER_SIGNER.key_id in grown
     assert OTHER_SIGNER.key_id not in ring
+
+
+@pytest.mark.rule("RC-2")
+def test_a_signer_brings_its_own_ring_and_stands_for_itself() -> None:
+    assert SIGNER.held() is SIGNER
+    assert list(SIGNER.ring) == [SIGNER.public_key]
+    assert SIGNER.ring.get(SIGNER.key_id) == PublishedKey(public_key=SIGNER.public_key)
+    assert SIGNER.ring.get("0" * 16) is None
+
+
+@pytest.mark.rule("RC-2")
+def test_a_published_key_is_checked_like_any_other() -> None:
+    with refused_with("receipt.key_malformed"):
+        PublishedKey(public_key=b"short")

@@ -105,6 +105,19 @@ def test_a_receipt_without_canonical_form_cannot_pass_with_an_empty_hash() -> No
     ]
 
 
+def test_a_step_without_canonical_form_is_an_altered_receipt_and_no_crash() -> None:
+    receipts = grown([3])
+    step = msgspec.structs.replace(receipts[1].step, code="\ud800")
+    assert faults(changed(receipts, 1, step=step)) == [("receipt.hash_mismatch", 1)]
+
+
+def test_a_receipt_of_another_tenant_in_the_same_chain_is_foreign() -> None:
+    one, two = grown([1, 1])
+    step = msgspec.structs.replace(two.step, tenant=TenantId("globex"))
+    theirs = seal(tail_of([one]), [step], SIGNER)
+    assert faults([one, *theirs]) == [("receipt.foreign", 1)]
+
+
 @pytest.mark.rule("RC-2")
 @pytest.mark.parametrize("position", range(4))
 def test_an_altered_receipt_with_a_new_hash_breaks_the_next_link(position: int) -> None:

@@ -12,12 +12,14 @@ from amends.contracts.ids import TransactionId
 from amends.receipts.verify import FaultCode
 from amends.runtime.reading import View
 from amends.stores.port import Stored
+from amends.stores.rows import system_clock
 from amends.stores.sqlite.backup import Told
 from amends.testing.refusals import refused_with
 from amends.testing.workbench import CHARGE
 from amends.wiring import backups
 from amends.wiring.auditing import check_store, public_keys
 from amends.wiring.backups import Restored, make_backup, restore
+from amends.wiring.keys import key_path, read_keys, rotate_key
 from tests.unit.wiring.store_files import BOB, OLGA, ORDER, TENANT, change, fill, try_again, work
 
 
@@ -332,6 +334,17 @@ def test_two_different_keys_have_to_be_chosen_from(store: Path, backup: Path) ->
     with refused_with("restore.key_differs"):
         restore(backup, store, replace=True, phase=quiet)
     assert store.read_bytes() == before
+
+
+@pytest.mark.rule("RC-2")
+@pytest.mark.parametrize("there", [True, False])
+def test_of_two_keys_the_one_that_was_rotated_later_knows_both(
+    store: Path, backup: Path, there: bool
+) -> None:
+    later = rotate_key(key_path(store if there else backup), system_clock())
+    assert not restore(backup, store, replace=True, phase=quiet).key_made
+    assert read_keys(key_path(store)).signer.key_id == later.signer.key_id
+    assert faults(store) == []
 
 
 def test_without_any_key_a_new_one_is_made_and_said_so(backup: Path, tmp_path: Path) -> None:

@@ -5,15 +5,21 @@ from pathlib import Path
 
 import pytest
 
+from amends.app.amends import Amends
 from amends.contracts.approval_policy import ApprovalPolicy
 from amends.contracts.notices import Notice
 from amends.contracts.principals import Caller
+from amends.recovery import checkpointing
 from amends.runtime.requests import Request
 from amends.stores.memory import MemoryStore
+from amends.stores.rows import system_clock
+from amends.stores.sqlite.logbook import checkpoints
+from amends.stores.sqlite.survey import Survey
 from amends.testing.refusals import refused_with
-from amends.testing.workbench import ALICE
+from amends.testing.workbench import ALICE, CHARGE
+from amends.wiring.keys import key_path, rotate_key
 from amends.wiring.opening import Notices, Settings, open_runtime, open_store
-from tests.unit.runtime.desk import Desk, action
+from tests.unit.runtime.desk import DONE, Desk, action
 
 
 def names(folder: Path) -> set[str]:
@@ -119,3 +125,38 @@ async def test_every_runtime_is_somebody_else() -> None:
         owners.add(runtime.engine.environment.owner)
         await runtime.close()
     assert len(owners) == 2
+
+
+@pytest.mark.rule("RC-2")
+async def test_a_program_that_runs_signs_with_the_new_key_after_a_rotation(tmp_path: Path) -> None:
+    """And checks what both keys signed by the ring."""
+    database = tmp_path / "amends.db"
+    desk = Desk((DONE, DONE))
+    async with Amends.open(f"sqlite:///{database}", [desk.served()], recover=False) as amends:
+        first = await amends.execute(CHARGE, {"amount": 500}, transaction_id="txn_1")
+        new = rotate_key(key_path(database), system_clock()).signer.key_id
+        second = await amends.execute(CHARGE, {"amount": 500}, transaction_id="txn_2")
+        heads = [(await amends.receipts(one))[-1].key_id for one in (first, second)]
+        assert heads[0] != new
+        assert heads[1] == new
+        assert (await amends.verify(first)).ok
+        assert (await amends.verify(second)).ok
+
+
+@pytest.mark.rule("RC-3")
+async def test_a_runtime_that_recovers_keeps_checkpoints_of_its_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpointing, "FIRST_LOOK_S", 0.0)
+    monkeypatch.setattr(checkpointing, "LOOK_S", 0.01)
+    database = tmp_path / "amends.db"
+    async with Amends.open(f"sqlite:///{database}", [Desk((DONE,)).served()]) as amends:
+        await amends.execute(CHARGE, {"amount": 500}, transaction_id="txn_1")
+        async with asyncio.timeout(20):
+            while not _checkpoints(database):  # noqa: ASYNC110 - another task writes it
+                await asyncio.sleep(0.01)
+
+
+def _checkpoints(database: Path) -> int:
+    with Survey(database) as survey:
+        return len(checkpoints(survey))
