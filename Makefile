@@ -10,7 +10,7 @@ JOBS ?= $(shell nproc 2>/dev/null || getconf _NPROCESSORS_ONLN 2>/dev/null || ec
 # Where `make sim` begins: after the seeds that `make test` plays.
 SEED ?= 20000
 CODE := $(wildcard src tests examples benchmarks scripts)
-PURE_FILES := src/amends/contracts/*,src/amends/transactions/*,src/amends/governance/*,src/amends/receipts/*,src/amends/protocol/*
+PURE_FILES := src/amends/contracts/*,src/amends/transactions/*,src/amends/governance/*,src/amends/receipts/*,src/amends/protocol/*,src/amends/ledger/*,src/amends/journal/*
 # What needs processes, terminals or many files of its own is left to `make test`.
 FAST := tests/architecture $(filter-out tests/unit/cli/ tests/unit/testing/,$(wildcard tests/unit/[a-z]*/))
 # What the first Python of the list that is new enough and can make a virtual environment is called.
