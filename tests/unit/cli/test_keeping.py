@@ -6,7 +6,7 @@ from typing import Final
 import apsw
 import pytest
 
-from amends.cli import exits
+from amends.cli import exits, main
 from amends.testing.invariants import canary_absent
 from tests.unit.cli.shell import Said, Shell
 
@@ -120,7 +120,19 @@ COMMANDS: Final = (
     ("hold", "lift", "TX", "--reason", "r", "--yes"),
     ("hold", "list", "--all"),
     ("retention", "run", "--dry-run"),
+    ("policy", "explain", "ACT"),
+    ("delegations",),
+    ("approve", "apr_0", "--under", "DEL", "--yes"),
+    ("revoke", "DEL", "--yes"),
 )
+OVER_FILES: Final = frozenset(
+    "backup check checkpoint doctor export keys migrate prove restore verify".split()
+)
+"""Commands over whole files, of all tenants: the permissions of the file govern them."""
+
+MAKING: Final = frozenset("delegate demo dry-run execute notify plan".split())
+"""Commands that name nothing that is there; ids of one's own are walked in tests/cases."""
+
 THEIRS: Final = {"TX": "t1", "ACT": "a1", "PLAN": "plan:t1", "COR": "cor_1"}
 NOWHERE: Final = {
     "TX": "t0",
@@ -128,6 +140,7 @@ NOWHERE: Final = {
     "PLAN": "plan:t0",
     "APR": "apr_000000000000",
     "COR": "cor_0",
+    "DEL": "del_0",
 }
 FOREIGN: Final = """
 [[principals]]
@@ -154,7 +167,8 @@ def test_a_command_answers_another_tenants_id_like_one_that_does_not_exist(
     wire = ("plan", "payments.wire", "--input", '{"amount": 5}', "--transaction-id", "t1")
     assert shell.json(*wire, "--action-id", "a1").data
     waiting = shell.json("commit", "t1", "--yes")
-    theirs = THEIRS | {"APR": str(waiting.json["data"]["approval_id"])}
+    lent = shell.as_("bob", "delegate", "alice").data["delegation_id"]
+    theirs = THEIRS | {"APR": str(waiting.json["data"]["approval_id"]), "DEL": str(lent)}
     before = shell.json("tx", "show", "t1").data
     said, unsaid = (
         shell.as_(who, *[ids.get(one, one) for one in tokens]) for ids in (theirs, NOWHERE)
@@ -162,3 +176,8 @@ def test_a_command_answers_another_tenants_id_like_one_that_does_not_exist(
     assert said.code == unsaid.code
     assert without(said.out + said.err, theirs) == without(unsaid.out + unsaid.err, NOWHERE)
     assert shell.json("tx", "show", "t1").data == before
+
+
+def test_every_command_is_walked_or_names_nothing_of_a_tenant() -> None:
+    """A new command has to say here how another tenant's ids are typed to it."""
+    assert {one[0] for one in COMMANDS} | OVER_FILES | MAKING == main._COMMANDS.keys()
