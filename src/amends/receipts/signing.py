@@ -4,6 +4,8 @@ Signing is deterministic: one key and one hash give one signature. A ring holds 
 that ever signed, since receipts outlive the keys; the key in use is only one of them. A key has a
 span in which it signed, and somebody may say of it that from some instant on others had it too.
 
+libsodium signs and OpenSSL confirms, so that no receipt rests on one implementation alone.
+
 Deliberately not here: making keys, key files, their published form (`keyset`), and deciding when to
 rotate.
 """
@@ -16,7 +18,8 @@ from typing import Final, NoReturn, Protocol, Self
 
 import msgspec
 from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from nacl.bindings import crypto_sign, crypto_sign_BYTES, crypto_sign_seed_keypair
 
 from amends.contracts.errors import Corrupt, Misuse
 
@@ -59,8 +62,8 @@ class Ed25519Signer:
     __slots__ = ("_key", "key_id", "public_key")
 
     def __init__(self, private_key: bytes) -> None:
-        self._key = Ed25519PrivateKey.from_private_bytes(_require_length(private_key))
-        self.public_key: Final = self._key.public_key().public_bytes_raw()
+        public_key, self._key = crypto_sign_seed_keypair(_require_length(private_key))
+        self.public_key: Final[bytes] = public_key
         """The raw public key, for publishing and for a `KeyRing`."""
         self.key_id: Final = key_id_of(self.public_key)
 
@@ -75,11 +78,11 @@ class Ed25519Signer:
 
     def private_bytes(self) -> bytes:
         """The raw private key, for the file that keeps it and for nothing else."""
-        return self._key.private_bytes_raw()
+        return self._key[:KEY_LENGTH]
 
     def sign(self, data: bytes) -> bytes:
         """Sign `data`; see `Signer`."""
-        return self._key.sign(data)
+        return crypto_sign(data, self._key)[:crypto_sign_BYTES]
 
     def __repr__(self) -> str:
         return f"Ed25519Signer(key_id={self.key_id!r})"

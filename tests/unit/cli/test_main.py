@@ -15,7 +15,7 @@ from amends.contracts.errors import FAMILIES, AmendsError
 WAIT_S: Final = 20
 HEAVY: Final = frozenset(
     "amends.app amends.runtime amends.simulation amends.stores amends.testing amends.cli.demo "
-    "apsw asyncio cryptography jsonschema_rs localstripe msgspec stripe".split()
+    "apsw asyncio cryptography jsonschema_rs localstripe msgspec nacl stripe".split()
 )
 
 

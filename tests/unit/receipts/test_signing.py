@@ -4,6 +4,9 @@ import copy
 import pickle
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from hypothesis import given
+from hypothesis import strategies as st
 
 from amends.contracts.errors import Corrupt, Misuse
 from amends.receipts.signing import Ed25519Signer, KeyRing, PublishedKey, Signer, key_id_of
@@ -25,6 +28,15 @@ def test_signatures_are_those_of_the_standard_and_always_the_same() -> None:
     assert signer.public_key.hex() == PUBLIC
     assert signer.sign(b"\x72").hex() == SIGNATURE
     assert Ed25519Signer(SECRET).sign(b"\x72").hex() == SIGNATURE
+
+
+@pytest.mark.rule("RC-2")
+@given(secret=st.binary(min_size=32, max_size=32), data=st.binary(max_size=200))
+def test_two_implementations_sign_alike_and_confirm_each_other(secret: bytes, data: bytes) -> None:
+    signer, other = Ed25519Signer(secret), Ed25519PrivateKey.from_private_bytes(secret)
+    assert signer.public_key == other.public_key().public_bytes_raw()
+    assert signer.sign(data) == other.sign(data)
+    assert KeyRing([signer.public_key]).confirms(signer.key_id, data, signer.sign(data).hex())
 
 
 def test_a_key_is_named_after_its_public_half() -> None:
