@@ -24,6 +24,7 @@ from amends.governance.approvals import OPEN
 from amends.governance.idempotency import Use, reservation_id, use_of_key
 from amends.runtime.changes import Draft
 from amends.runtime.environment import Environment
+from amends.runtime.registry import Registered
 from amends.runtime.requests import Admitted
 from amends.stores.port import Stored
 from amends.transactions.cancellation import check_not_cancelled
@@ -57,12 +58,15 @@ class Acceptance:
     async def look_up(self, admitted: Admitted, *, first: bool) -> tuple[Admitted, Known]:
         """The request with the ids and key of its first acceptance, and what is known of it.
 
-        An action id that was made for this very request is not looked for in its first round.
+        An action id that was made for this very request is not looked for in its first round, nor
+        is the key of an execution all of whose ids were.
 
         Raises `action.id_conflict`, `action.cancelled` or an `idempotency.*` refusal.
         """
         made_here = first and admitted.request.action.action_id is None
         action = None if made_here else await self._action(admitted, admitted.action_id)
+        if made_here and admitted.mode is Mode.EXECUTE and admitted.chosen is None:
+            return admitted, self._with_new_key(admitted)
         if action is not None and not _reconciles_target(admitted, action):
             check_same_action(admitted.asked, action)
             key = action.idempotency_key
@@ -71,15 +75,22 @@ class Acceptance:
                 check_not_cancelled(action)
         return admitted, await self._with_key(admitted, action)
 
+    def _with_new_key(self, admitted: Admitted) -> Known:
+        """Take it that nobody used this key before; inserting its reservation will tell.
+
+        All ids of the action are new, so nothing that is checked before the insertion depends on
+        what is stored. Where the key was used, the change set loses and the next round reads.
+        """
+        key = admitted.idempotency_key
+        if key is None:
+            return Known()
+        return Known(use=Use.RESERVE, reservation_id=_reservation_id(admitted, key))
+
     async def _with_key(self, admitted: Admitted, action: ActionDocument | None) -> Known:
         key = admitted.idempotency_key
         if key is None or admitted.request.recovering:
             return Known(action=action)
-        keyed = admitted.serving if admitted.mode in MUTATING_MODES else admitted.registered
-        principal, identity = admitted.caller.principal, admitted.caller.identity
-        id_ = reservation_id(
-            keyed.capability, principal, identity, admitted.action_id, admitted.mode, key
-        )
+        keyed, id_ = _keyed(admitted), _reservation_id(admitted, key)
         reserved = await self._environment.store.get(Reservation, admitted.tenant, id_)
         if reserved is None:
             return Known(action=action, use=Use.RESERVE, reservation_id=id_)
@@ -135,20 +146,24 @@ class Acceptance:
         return fingerprint(admitted.intent, admitted.chosen)
 
     def document(
-        self, admitted: Admitted, known: Known, draft: Draft, *verdicts: GateVerdict
+        self,
+        admitted: Admitted,
+        known: Known,
+        draft: Draft,
+        *verdicts: GateVerdict,
+        **changes: object,
     ) -> ActionDocument:
         """The action's document as it will stand, with its key reserved in the same draft."""
         reservation = self._reserve(admitted, known, draft)
-        if known.action is not None:
-            return replace(
-                known.action,
-                revision=known.action.revision + 1,
-                updated_at=max(admitted.now, known.action.updated_at),
-                reservation=reservation or known.action.reservation,
-                verdicts=(*admitted.verdicts, *verdicts),
-            )
+        changes["verdicts"] = (*admitted.verdicts, *verdicts)
+        if known.action is None:
+            return replace(new_action(admitted), reservation=reservation, **changes)
         return replace(
-            new_action(admitted), reservation=reservation, verdicts=(*admitted.verdicts, *verdicts)
+            known.action,
+            revision=known.action.revision + 1,
+            updated_at=max(admitted.now, known.action.updated_at),
+            reservation=reservation or known.action.reservation,
+            **changes,
         )
 
     def _reserve(self, admitted: Admitted, known: Known, draft: Draft) -> ReservationRef | None:
@@ -178,6 +193,18 @@ class Acceptance:
 
 
 _RUNNING = frozenset({"prepared", "committing", "compensating", "reconciling"})
+
+
+def _keyed(admitted: Admitted) -> Registered:
+    """The capability whose contract the key is held to."""
+    return admitted.serving if admitted.mode in MUTATING_MODES else admitted.registered
+
+
+def _reservation_id(admitted: Admitted, key: str) -> str:
+    caller, capability = admitted.caller, _keyed(admitted).capability
+    return reservation_id(
+        capability, caller.principal, caller.identity, admitted.action_id, admitted.mode, key
+    )
 
 
 def _reconciles_target(admitted: Admitted, action: ActionDocument) -> bool:
