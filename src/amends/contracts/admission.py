@@ -219,7 +219,9 @@ class _Walk:
         return taken
 
     def _text(self, text: str) -> str:
-        self._spend(len(text))
+        self._room -= len(text)
+        if self._room < 0:
+            raise self._too_large()
         if not text.isascii() and _SURROGATE.search(text):
             raise Fault("input.lone_surrogate")
         return text
@@ -227,12 +229,12 @@ class _Walk:
     def _enter(self, length: int, depth_left: int) -> None:
         if depth_left <= 0:
             raise Fault("input.too_deep")
-        self._spend(length)
-
-    def _spend(self, size: int) -> None:
-        self._room -= size
+        self._room -= length
         if self._room < 0:
-            raise Fault("input.too_large", limit=self._limit)
+            raise self._too_large()
+
+    def _too_large(self) -> Fault:
+        return Fault("input.too_large", limit=self._limit)
 
 
 def _safe_integer(number: int) -> int:

@@ -18,6 +18,8 @@ def require_instant(value: object, field: str) -> datetime:
 
     Raises `Refused` (`input.invalid_time`) for anything but an aware datetime.
     """
+    if type(value) is datetime and value.tzinfo is UTC:
+        return value
     if not isinstance(value, datetime) or value.utcoffset() is None:
         raise _invalid(field)
     try:

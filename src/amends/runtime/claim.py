@@ -154,9 +154,10 @@ class Claim:
         if _shares_document(admitted, known):
             assert known.action is not None
             return known.action
-        action = self._acceptance.document(admitted, known, draft)
-        action = replace(
-            action,
+        action = self._acceptance.document(
+            admitted,
+            known,
+            draft,
             transaction_id=ground.record.transaction_id,
             attempted=True,
             result=None,
@@ -249,9 +250,11 @@ class Claim:
         draft = Draft(admitted.tenant, ground.record.transaction_id)
         waits = GateVerdict(gate="approval", answer="needs_human", code="approval.required")
         approval_id = ApprovalId(self._environment.ids(APPROVAL_PREFIX))
-        action = self._acceptance.document(admitted, known, draft, waits)
-        action = replace(
-            action,
+        action = self._acceptance.document(
+            admitted,
+            known,
+            draft,
+            waits,
             transaction_id=ground.record.transaction_id,
             context=admitted.context,
             approval_id=approval_id,
@@ -322,7 +325,7 @@ def _claimed_record(admitted: Admitted, ground: Ground, attempt: Attempt) -> Tra
         case _:
             pass
     if ground.event in _CREATING:
-        return replace(begin(ground.event, ground.record), **changes)
+        return begin(ground.event, ground.record, **changes)
     return move(ground.event, ground.record, admitted.now, **changes)
 
 

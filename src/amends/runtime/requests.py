@@ -75,7 +75,7 @@ class Admitted(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     @property
     def tenant(self) -> TenantId:
         """The tenant everything belongs to."""
-        return self.request.caller.tenant
+        return self.request.caller.principal.tenant
 
     @property
     def transaction_id(self) -> TransactionId:

@@ -170,18 +170,16 @@ class Settle:
         action, result = running.action, settled.result
         if result is None:
             return action
-        changed = _revised(action, now)
         found_out = settled.event is Event.RECONCILED
         if action.mode is Mode.RECONCILE or running.record.status is not Status.RECONCILING:
-            changed = replace(changed, result=result, settled_at=now)
+            changed = _revised(action, now, result=result, settled_at=now)
+        elif found_out and action.action_id == settled.record.action_id:
+            changed = _revised(action, now, reconcile_result=result, result=result, settled_at=now)
         else:
-            changed = replace(changed, reconcile_result=result)
-            if found_out and action.action_id == settled.record.action_id:
-                changed = replace(changed, result=result, settled_at=now)
+            changed = _revised(action, now, reconcile_result=result)
         draft.replace(changed)
         if found_out and running.settles is not None:
-            effect = _revised(running.settles, now)
-            draft.replace(replace(effect, result=result, settled_at=now))
+            draft.replace(_revised(running.settles, now, result=result, settled_at=now))
         return changed
 
     async def _give_back_slot(self, draft: Draft, record: TransactionRecord, now: datetime) -> None:
@@ -309,8 +307,7 @@ class Settle:
         store = self._environment.store
         action = await store.get(ActionDocument, record.tenant, record.action_id)
         if action is not None:
-            effect = _revised(action.document, now)
-            draft.replace(replace(effect, result=result, settled_at=now))
+            draft.replace(_revised(action.document, now, result=result, settled_at=now))
         await self._give_back_slot(draft, record, now)
 
     async def _correct(
@@ -398,8 +395,9 @@ def _not_stored(running: Running, outcome: Outcome, kept_in: str | None) -> Amen
     return coded("transaction.settlement_not_stored", details)
 
 
-def _revised(action: ActionDocument, now: datetime) -> ActionDocument:
-    return replace(action, revision=action.revision + 1, updated_at=max(now, action.updated_at))
+def _revised(action: ActionDocument, now: datetime, **changes: object) -> ActionDocument:
+    updated_at = max(now, action.updated_at)
+    return replace(action, revision=action.revision + 1, updated_at=updated_at, **changes)
 
 
 def _promises_output(running: Running) -> bool:

@@ -55,6 +55,8 @@ def check_metadata(metadata: Mapping[str, Json]) -> dict[str, Json]:
 
     Raises `Refused` as `admit_value` does, and `action.metadata_too_large`.
     """
+    if not metadata:
+        return {}
     admitted = admit_value(dict(metadata))
     assert isinstance(admitted, dict)
     if len(msgspec.json.encode(admitted)) > limits.METADATA_BYTES:

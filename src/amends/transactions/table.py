@@ -125,15 +125,15 @@ def admits(event: Event, status: Status | None) -> bool:
     return status is None if before is None else status in before
 
 
-def begin(event: Event, record: TransactionRecord) -> TransactionRecord:
-    """A new record in the status that its creating event leads to.
+def begin(event: Event, record: TransactionRecord, **changes: object) -> TransactionRecord:
+    """A new record in the status that its creating event leads to, with what else it brings.
 
     Raises `Conflict` (`transaction.transition_refused`) for an event that does not create.
     """
     row = _BY_EVENT[event]
     if row.before is not None or row.after is None:
         raise _refused(event, None)
-    return replace(record, status=row.after, revision=1)
+    return replace(record, status=row.after, revision=1, **changes)
 
 
 def move(
