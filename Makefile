@@ -61,7 +61,7 @@ sim: $(READY)  ## play 200 000 small worlds, from SEED on: the real engine, dyin
 lock: $(READY)  ## resolve the dependencies anew and write both lock files
 	@echo "Resolving the dependencies for Python 3.11 and newer."
 	@$(BIN)/uv pip compile pyproject.toml --quiet --upgrade --universal --python-version 3.11 \
-		--extra http --extra demo --extra policy --extra pydantic --extra dev \
+		--extra http --extra demo --extra policy --extra pydantic --extra postgres --extra dev \
 		--generate-hashes --custom-compile-command "make lock" --output-file requirements.lock
 	@$(BIN)/uv pip compile pyproject.toml --quiet --upgrade --universal --python-version 3.11 \
 		--extra bench --constraint requirements.lock \

@@ -1,17 +1,21 @@
 """What holds for every test: a skip is a failure in CI, and how hard Hypothesis searches.
 
 A skipped test proves nothing, so where `CI` is set it counts as failed; an expected failure stays
-what it is. Ctrl-C means Ctrl-C, also where whoever started the tests ignores it. Fixtures for one
+what it is. Ctrl-C means Ctrl-C, also where whoever started the tests ignores it. The PostgreSQL
+server is shared by all tests of a process, since it takes a second to make. Other fixtures for one
 room live beside that room's tests, not here.
 """
 
 import os
 import signal
-from collections.abc import Generator
-from typing import Final
+from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING, Final
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from amends.testing.postgres_server import PostgresServer
 
 IN_CI: Final = os.environ.get("CI", "").lower() not in {"", "0", "false"}
 
@@ -52,3 +56,12 @@ def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest
     report = yield
     _fail_if_skipped(report)
     return report
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> "Iterator[PostgresServer]":
+    """A PostgreSQL server, for all tests of this process. There is one, or the tests fail."""
+    from amends.testing.postgres_server import PostgresServer
+
+    with PostgresServer() as server:
+        yield server

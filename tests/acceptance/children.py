@@ -28,6 +28,7 @@ from amends.testing.effects import FileLedger, Kind
 from amends.testing.errands import Answer
 from amends.testing.till import Setup, Till, effects_in
 from amends.testing.victim import Answered, Line, Ready, Sprung, Told
+from amends.wiring.places import is_on_a_server
 
 WAIT_S: Final = 30.0
 SAME_CODE: Final = str(Path(amends.__file__).parents[1])
@@ -126,6 +127,11 @@ class Child:
     def _complaint(self) -> str:
         self._errors.seek(0)
         return self._errors.read().decode(errors="replace")[-2000:] or "not even an error"
+
+
+def url_of(setup: Setup) -> str:
+    """The store of a till, as a program names it."""
+    return setup.store if is_on_a_server(setup.store) else f"sqlite:///{setup.store}"
 
 
 def effects(setup: Setup, kind: Kind | None = None) -> int:

@@ -36,7 +36,16 @@ from amends.testing.errands import (
 from amends.testing.provider import ScriptedProvider
 from amends.testing.till import Setup, Till, open_till, served
 from amends.testing.victim import Trap
-from tests.acceptance.children import WAIT_S, Child, effects, next_due, recover, status, stored
+from tests.acceptance.children import (
+    WAIT_S,
+    Child,
+    effects,
+    next_due,
+    recover,
+    status,
+    stored,
+    url_of,
+)
 
 DEED: Final = "txn_deed"
 KEY: Final = "order-7"
@@ -134,11 +143,6 @@ FATES: Final = [
     Fate(Mode.RECONCILE, CrashPoint.AFTER_SETTLE, "reconciled", "reconciled", None, 1),
 ]
 # fmt: on
-
-
-@pytest.fixture
-def setup(tmp_path: Path) -> Setup:
-    return Setup(store=str(tmp_path / "amends.db"), ledger=str(tmp_path / "provider.jsonl"))
 
 
 def kill_at(setup: Setup, scene: Scene, mode: Mode, at: CrashPoint) -> list[Answer]:
@@ -311,7 +315,7 @@ async def recovered_by_itself(setup: Setup) -> None:
     charge = served(ScriptedProvider(ledger=FileLedger(setup.ledger)), setup)
     settings = Settings(grace_ms=setup.grace_ms, poll_s=0.05)
     deadline = time.monotonic() + WAIT_S
-    async with Amends.open(f"sqlite:///{setup.store}", [charge], settings=settings) as amends:
+    async with Amends.open(url_of(setup), [charge], settings=settings) as amends:
         while (found := (await amends.get(DEED)).result).status.value != "reconciled":
             assert time.monotonic() < deadline, found.status
             await asyncio.sleep(0.05)

@@ -1,6 +1,7 @@
 """Many processes and tasks that want the same thing at the same moment: one of them gets it.
 
-The children stand at one SQLite file, which this process has open as well. A round is one line to
+The children stand at one store, a SQLite file or a PostgreSQL database, which this process has open
+as well. A round is one line to
 each child, and who is told first goes round. The provider's own books say how often money moved,
 and every loser hears a coded answer.
 """
@@ -11,7 +12,6 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -38,11 +38,6 @@ LOSSES: Final = ("transaction.plan_already_claimed", "transaction.plan_not_commi
 """Who lost in the race itself, and who came after it."""
 
 IN_PROGRESS: Final = frozenset({"transaction.in_progress", "idempotency.in_progress"})
-
-
-@pytest.fixture
-def setup(tmp_path: Path) -> Setup:
-    return Setup(store=str(tmp_path / "amends.db"), ledger=str(tmp_path / "provider.jsonl"))
 
 
 @contextmanager

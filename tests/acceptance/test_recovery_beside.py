@@ -10,7 +10,6 @@ import random
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -31,11 +30,6 @@ JUMP_MS: Final = 40_000
 AN_HOUR_MS: Final = 3_600_000
 FAULTS: Final = (faults.none(), faults.acknowledgement(), faults.server_error_after_commit())
 """In all of them the money moves, so that no run is without an effect for the provider's sake."""
-
-
-@pytest.fixture
-def setup(tmp_path: Path) -> Setup:
-    return Setup(store=str(tmp_path / "amends.db"), ledger=str(tmp_path / "provider.jsonl"))
 
 
 def drawn(setup: Setup, chance: random.Random) -> Setup:

@@ -3,7 +3,6 @@
 import re
 import signal
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -23,11 +22,6 @@ STARTS: Final = (
 """An ordinary day, and plans whose life lies across the hour that New York loses or has twice."""
 
 INSTANT: Final = re.compile(r'"(\d{4}-\d\d-\d\dT[^"]*)"')
-
-
-@pytest.fixture
-def setup(tmp_path: Path) -> Setup:
-    return Setup(store=str(tmp_path / "amends.db"), ledger=str(tmp_path / "provider.jsonl"))
 
 
 def commit(action_id: str, plan_id: str = "plan:txn_1") -> Commit:

@@ -14,7 +14,7 @@ import msgspec
 
 HERE: Final = Path(__file__).parent
 SURFACES: Final = {"library", "connector", "cli", "store", "http", "worker"}
-WAITS_FOR: Final = {"postgresql", "workers", "http"}
+WAITS_FOR: Final = {"workers", "http"}
 CASE_ID: Final = re.compile(r"[A-Z0-9]{3}-\d{2}")
 
 

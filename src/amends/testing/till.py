@@ -33,6 +33,7 @@ from amends.runtime.engine import Engine
 from amends.runtime.environment import Environment
 from amends.runtime.registry import Registry
 from amends.stores.port import Store
+from amends.stores.postgres import open_postgres
 from amends.stores.rows import system_clock
 from amends.stores.sqlite import open_sqlite
 from amends.testing.crash_points import Reached, watch_provider, watch_store
@@ -44,16 +45,17 @@ from amends.testing.workbench import Served, charging
 from amends.wiring.identifiers import new_id, new_owner
 from amends.wiring.keys import key_path, load_or_make_key
 from amends.wiring.opening import Runtime, Settings
+from amends.wiring.places import beside_of, is_on_a_server
 
 
 class Setup(msgspec.Struct, frozen=True, kw_only=True):
     """Where a till stands and how it goes.
 
-    `store` and `ledger` are paths. `script` and `lookups` are the provider's faults in this
-    process. `starts_at` stops the clock at that instant; without it the system's clock is taken,
-    moved on by `ahead_ms`. `horizon_ms` is how long after its sender's lease a request is surely
-    dead. After `most_look_ups` a person is called. `recover` runs the sweeper by itself, every
-    `poll_s`.
+    `store` is a path, or the URL of a database on a server; `ledger` is a path. `script` and
+    `lookups` are the provider's faults in this process. `starts_at` stops the clock at that
+    instant; without it the system's clock is taken, or a server's, moved on by `ahead_ms`.
+    `horizon_ms` is how long after its sender's lease a request is surely dead. After
+    `most_look_ups` a person is called. `recover` runs the sweeper by itself, every `poll_s`.
     """
 
     store: str
@@ -80,6 +82,11 @@ class SteppedClock:
 
     def __call__(self) -> datetime:
         return (self._starts_at or system_clock()) + self._ahead
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is the system's, just as it is."""
+        return self._starts_at is None and not self._ahead
 
     def step(self, milliseconds: int) -> None:
         """Move on by so much."""
@@ -132,9 +139,8 @@ async def open_till(
         ledger=ledger,
         on=watch_provider(reached) if reached else None,
     )
-    path = Path(setup.store)
-    store = store or await open_sqlite(path, clock=clock)
-    signer = load_or_make_key(key_path(path))
+    store = store or await _opened(setup.store, clock)
+    signer = load_or_make_key(key_path(_beside(setup.store)))
     registry = Registry()
     registry.register(*served(provider, setup))
     environment = Environment(
@@ -155,6 +161,19 @@ async def open_till(
         yield Till(runtime, provider, ledger, clock)
     finally:
         await runtime.close()
+
+
+async def _opened(place: str, clock: SteppedClock) -> Store:
+    """The store in a file, or on a server, whose own time counts until the clock is moved on."""
+    if not is_on_a_server(place):
+        return await open_sqlite(place, clock=clock)
+    return await open_postgres(place, clock=lambda: None if clock.is_plain else clock())
+
+
+def _beside(place: str) -> Path:
+    found = beside_of(place) if is_on_a_server(place) else Path(place)
+    assert found is not None
+    return found
 
 
 def served(provider: ScriptedProvider, setup: Setup) -> Served:

@@ -49,7 +49,8 @@ from amends.receipts.signing import KEY_LENGTH, KeyRing
 from amends.receipts.verify import FaultCode, Pin, verify_chain
 from amends.stores.port import Stored
 from amends.stores.sqlite.logbook import checkpoints, logged
-from amends.stores.sqlite.survey import ChainName, Survey
+from amends.stores.sqlite.survey import Survey
+from amends.stores.surveys import ChainName
 from amends.wiring.keys import KEY_SUFFIX, key_path, read_keys
 from amends.wiring.proving import ReadLog
 

@@ -22,7 +22,8 @@ from amends.receipts.keyset import jwk_of
 from amends.stores.rows import corrupt_receipt
 from amends.stores.sqlite.backup import fresh_beside, give_name
 from amends.stores.sqlite.logbook import chains_within
-from amends.stores.sqlite.survey import ChainName, Survey
+from amends.stores.sqlite.survey import Survey
+from amends.stores.surveys import ChainName
 from amends.wiring.keys import key_path, read_keys
 from amends.wiring.proving import ReadLog
 

@@ -1,4 +1,4 @@
-"""What lies in a store's file, looked through once: rows that need somebody, by kind.
+"""What lies in a store, looked through once: rows that need somebody, by kind.
 
 Every row is read; what cannot be read is counted and stops nothing. A list of names is cut, a count
 never.
@@ -7,7 +7,6 @@ never.
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
-from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -18,8 +17,9 @@ from amends.contracts.errors import AmendsError
 from amends.stores.port import Stored, Unreadable
 from amends.stores.rows import system_clock
 from amends.stores.shapes import SHAPES, shape_of
-from amends.stores.sqlite.survey import Survey
 from amends.transactions.coherence import contradictions
+from amends.wiring.places import Place
+from amends.wiring.surveying import survey_of
 
 Told = Callable[[int, int], None]
 NAMED: Final = 20
@@ -111,7 +111,7 @@ KINDS: Final = (
 )
 
 
-def look_into(database: Path, *, quick: bool, told: Told) -> Iterator[Check]:
+def look_into(database: Place, *, quick: bool, told: Told) -> Iterator[Check]:
     """Walk over the rows, and say of each kind how many there are.
 
     A quick walk leaves out the tables in which only unreadable rows can be found. `told` hears how
@@ -129,9 +129,11 @@ def look_into(database: Path, *, quick: bool, told: Told) -> Iterator[Check]:
         yield _of_kind(kind, found[kind.name])
 
 
-def _walk(database: Path, types: Sequence[type[Document]], told: Told) -> Iterator[tuple[str, str]]:
+def _walk(
+    database: Place, types: Sequence[type[Document]], told: Told
+) -> Iterator[tuple[str, str]]:
     done, now = 0, system_clock()
-    with Survey(database) as survey:
+    with survey_of(database) as survey:
         total = sum(survey.count(type_) for type_ in types)
         for type_ in types:
             for row in survey.documents(type_):

@@ -9,7 +9,7 @@ import msgspec
 
 from amends.connectors.port import Connector
 from amends.contracts.declarations import Capability
-from amends.contracts.errors import AmendsError
+from amends.contracts.errors import AmendsError, Misuse
 from amends.contracts.limits import LEASE_GRACE_MS
 from amends.contracts.principals import PrincipalSource
 from amends.contracts.secrets import CredentialSource
@@ -26,7 +26,7 @@ from amends.stores.port import Store
 from amends.stores.sqlite import open_sqlite
 from amends.wiring.identifiers import new_id, new_owner
 from amends.wiring.keys import FileSigner, StoreSigner, ephemeral_key, key_path
-from amends.wiring.places import database_of
+from amends.wiring.places import beside_of, is_on_a_server
 from amends.wiring.spill import FileSpill, spill_path
 
 
@@ -119,7 +119,7 @@ async def open_runtime(
         registry.register(capability, connector)
     policy = policy_of(settings)
     store, signer = await open_store(url)
-    database = database_of(url)
+    beside = beside_of(url)
     environment = Environment(
         store=store,
         registry=registry,
@@ -131,7 +131,7 @@ async def open_runtime(
         owner=new_owner(),
         jitter=random.SystemRandom().random,
         spawn=asyncio.create_task,
-        spill=FileSpill(spill_path(database), signer) if database else None,
+        spill=FileSpill(spill_path(beside), signer) if beside else None,
         grace_ms=settings.grace_ms,
     )
     return Runtime(Engine(environment), signer, settings)
@@ -151,12 +151,25 @@ def policy_of(settings: Settings) -> Policy:
 
 async def open_store(url: str) -> tuple[Store, StoreSigner]:
     """The store of a URL and the key that signs its receipts. Raises as `database_of`, and more."""
-    database = database_of(url)
-    if database is None:
+    beside = beside_of(url)
+    if beside is None:
         return MemoryStore(), ephemeral_key()
-    store = await open_sqlite(database)
+    store = await _on_a_server(url) if is_on_a_server(url) else await open_sqlite(beside)
     try:
-        return store, FileSigner(key_path(database))
+        return store, FileSigner(key_path(beside))
     except AmendsError:
         await store.close()
         raise
+
+
+async def _on_a_server(url: str) -> Store:
+    """Raises `Misuse` (`store.driver_missing`), and as `open_postgres`."""
+    try:
+        from amends.stores.postgres import open_postgres
+    except ModuleNotFoundError as error:
+        raise Misuse(
+            "store.driver_missing",
+            "What speaks with PostgreSQL is not installed.",
+            next_step="Install it with pip install 'amends[postgres]'.",
+        ) from error
+    return await open_postgres(url)

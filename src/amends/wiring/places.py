@@ -1,33 +1,59 @@
-"""Store URLs, and which file one names.
+"""Store URLs, and which files one names.
 
 `sqlite:///file.db` is relative to the working directory, `sqlite:////dir/file.db` absolute;
-`memory:` is forgotten at the end of the process.
+`memory:` is forgotten at the end of the process; `postgresql://user@host/database` is a database on
+a server. The signing key of a file's store lies beside the file. That of a server's store, and
+settlements that it had refused, lie in the folder that the URL names (`folder=/var/lib/amends`), or
+else in the working directory.
 """
 
+import re
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
+from urllib.parse import parse_qs, urlsplit
+
+import msgspec
 
 from amends.contracts.errors import Misuse, Unavailable
 
 SQLITE: Final = "sqlite:///"
 MEMORY: Final = "memory:"
+SERVERS: Final = ("postgresql://", "postgres://")
 
 
 def database_of(url: str) -> Path | None:
-    """The file that a store URL names, or none where there is no file.
+    """The file that a store URL names, or none where the store is no file.
 
     The path is made absolute here, so that a later change of the working directory moves nothing.
     Raises `Misuse` (`store.url_unknown`).
     """
-    if url == MEMORY:
+    if url == MEMORY or is_on_a_server(url):
         return None
     if url.startswith(SQLITE) and len(url) > len(SQLITE):
         return Path(url.removeprefix(SQLITE)).absolute()
     raise Misuse(
         "store.url_unknown",
         "The store URL names no store that is known here.",
-        next_step="Use sqlite:///amends.db, or memory: for a trial.",
+        next_step="Use sqlite:///amends.db, postgresql://host/database, or memory: for a trial.",
     )
+
+
+def is_on_a_server(url: str) -> bool:
+    """Whether the URL names a database on a server."""
+    return url.startswith(SERVERS)
+
+
+def beside_of(url: str) -> Path | None:
+    """The path after which the files of this machine are named that belong to a store.
+
+    None where there are none. Raises as `database_of`.
+    """
+    if not is_on_a_server(url):
+        return database_of(url)
+    parts = urlsplit(url)
+    folder = parse_qs(parts.query).get("folder", ["."])[-1]
+    name = re.sub(r"[^A-Za-z0-9_.-]", "_", parts.path.strip("/") or "database")
+    return Path(folder).absolute() / f"amends-{name}"
 
 
 def existing_database(url: str) -> Path:
@@ -45,8 +71,41 @@ def existing_database(url: str) -> Path:
     return path
 
 
+class OnServer(msgspec.Struct, frozen=True):
+    """A store that is a database on a server. The URL may hold a password and is never shown."""
+
+    url: str
+
+
+Place: TypeAlias = Path | OnServer
+"""Where a store that lasts is: a file, or a database on a server."""
+
+
+def existing_place(url: str) -> Place:
+    """Where a store is that is there already; whether a server has it shows when it is asked.
+
+    Raises as `existing_database`, and as `open_postgres` for a server without one.
+    """
+    return OnServer(url) if is_on_a_server(url) else existing_database(url)
+
+
+def beside(place: Place) -> Path:
+    """As `beside_of`, of a place."""
+    if isinstance(place, Path):
+        return place
+    found = beside_of(place.url)
+    assert found is not None
+    return found
+
+
 def file_of(url: str) -> Path:
     """The file of a store, whether or not it is there. Raises as `existing_database`."""
+    if is_on_a_server(url):
+        raise Misuse(
+            "store.on_a_server",
+            "This is done to the file of a store, and this store is a database on a server.",
+            next_step="Use the server's own tools: pg_basebackup to copy it, pg_dump to export it.",
+        )
     path = database_of(url)
     if path is None:
         raise Misuse(

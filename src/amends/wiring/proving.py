@@ -24,7 +24,8 @@ from amends.receipts.checkpoint import LARGEST, Note, read_note
 from amends.receipts.log import leaf_or_none
 from amends.receipts.merkle import Tree
 from amends.stores.sqlite.logbook import checkpoints, logged, positions
-from amends.stores.sqlite.survey import ChainName, Survey
+from amends.stores.sqlite.survey import Survey
+from amends.stores.surveys import ChainName
 
 _NO_HASH: Final = bytes(32)
 

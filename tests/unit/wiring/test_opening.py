@@ -40,7 +40,7 @@ async def test_a_url_names_a_file_or_a_memory(
     assert isinstance(store, MemoryStore)
 
 
-@pytest.mark.parametrize("url", ["", "sqlite:///", "postgres://x", "memory", "amends.db"])
+@pytest.mark.parametrize("url", ["", "sqlite:///", "mysql://x", "memory", "amends.db"])
 async def test_a_url_that_names_no_store_is_refused(url: str) -> None:
     with refused_with("store.url_unknown"):
         await open_store(url)

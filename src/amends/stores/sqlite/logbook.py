@@ -15,7 +15,8 @@ from amends.contracts.ids import TenantId
 from amends.stores.port import Stored
 from amends.stores.rows import from_micros, to_micros
 from amends.stores.shapes import shape_of
-from amends.stores.sqlite.survey import AT_ONCE, ChainName, Survey
+from amends.stores.sqlite.survey import AT_ONCE, Survey
+from amends.stores.surveys import ChainName
 
 _LOG: Final = "SELECT position, hash FROM receipts WHERE position > ? ORDER BY position LIMIT ?"
 _POSITIONS: Final = "SELECT number, position FROM receipts WHERE tenant = ? AND chain = ?"

@@ -27,6 +27,7 @@ from amends.stores.sqlite.failures import unopenable
 from amends.stores.sqlite.migrations import Migration, missing_steps
 from amends.stores.sqlite.reader import row_of
 from amends.stores.sqlite.statements import CHAIN, statements_of
+from amends.stores.surveys import ChainName, ReadChain
 
 D = TypeVar("D", bound=Document)
 
@@ -56,26 +57,12 @@ _SIGNERS: Final = (
 )
 
 
-class ChainName(NamedTuple):
-    """One chain of one tenant."""
-
-    tenant: TenantId
-    chain: str
-
-
 class BeyondIt(NamedTuple):
     """A transaction that one file knows more of than another."""
 
     tenant: TenantId
     transaction_id: TransactionId
     status: str
-
-
-class ReadChain(NamedTuple):
-    """The receipts of a chain in their order, and the numbers of those that cannot be read."""
-
-    receipts: tuple[Receipt, ...]
-    unreadable: tuple[int, ...]
 
 
 class Survey:

@@ -1,0 +1,25 @@
+"""The PostgreSQL driver: one database, shared by any number of processes on any number of machines.
+
+From the bottom up: `failures` turns what the server or the network reports into what a caller can
+act on; `address` reads a URL; `schema` and `migrations` are the tables; `connection` opens one and
+refuses a server that could lose what it acknowledged; `writes` makes a change set ready;
+`verdicts` decides a batch of them over what was read; `statements` is the SQL; `session` is one
+transaction over a batch; `truth` finds out what became of a COMMIT that nobody answered; `writer`
+is the queue; `reader` and `feed` answer questions; `store` is what users get. `survey` asks across
+tenants, for the upkeep.
+
+What holds here:
+
+- `Accepted` means that the server acknowledged a synchronous commit, or that one made later did.
+- Change sets that wait at the same moment share one transaction, each with its own verdict.
+- All times are the server's. Nothing depends on a session: every setting is local to a transaction,
+  every lock ends with one.
+- No row of a tenant is seen or written unless the transaction named that tenant.
+- A connection that may hold an open transaction is ended and never used again.
+
+Deliberately not here: rules, encryption, backups (which are the server's own business).
+"""
+
+from amends.stores.postgres.store import PostgresStore, open_postgres
+
+__all__ = ["PostgresStore", "open_postgres"]

@@ -1,0 +1,259 @@
+"""Connections to the primary, and what a server must promise before anything is kept on it.
+
+The server is asked whether it would lose what it acknowledges: `fsync`, `full_page_writes` and
+`synchronous_commit` must be on, unless the address says in plain words that losing is fine. A
+server that takes no writes is no primary and never asked. The timeline is compared with the one
+the store was last used on: after a failover to a standby that may have been behind, everything that
+is open must be frozen before anybody goes on (TX-LEASE-3), so until then the store is refused.
+Where every commit had waited for a standby nothing was lost, and the new timeline is just written
+down.
+
+A connection is lent for one transaction or one question. One that ended in any error is ended too
+and never lent again: it might hold an open transaction.
+
+Deliberately not here: what is asked.
+"""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+
+import asyncpg
+import msgspec
+
+from amends.contracts.errors import AmendsError, Unavailable
+from amends.stores.postgres.address import Address
+from amends.stores.postgres.failures import CLOSED, foreign_loop, unreachable
+from amends.stores.postgres.migrations import SYNCHRONOUS, SYSTEM, TIMELINE
+
+CONNECT_S: Final = 10.0
+PATIENCE_S: Final = 15.0
+"""How long a server that cannot be reached is tried again: a failover takes a second or so."""
+
+PAUSE_S: Final = 0.1
+OLDEST: Final = 15
+_DURABLE: Final = ("fsync", "full_page_writes", "synchronous_commit")
+_STAND: Final = (
+    f"SELECT lineage, synchronous, system_identifier = {SYSTEM} AND timeline = {TIMELINE},"
+    f" {TIMELINE}"
+    " FROM amends.store"
+)
+
+
+def _server_time() -> None:
+    """No time of ours: the server's counts."""
+
+
+class Terms(msgspec.Struct, frozen=True, kw_only=True):
+    """How a store is opened; see `open_postgres`."""
+
+    address: Address
+    clock: Callable[[], datetime | None] = _server_time
+    readers: int = 4
+    patience_s: float = PATIENCE_S
+
+    def now(self) -> datetime | None:
+        """The time to use instead of the server's, in tests."""
+        return self.clock()
+
+
+async def connect(address: Address) -> Any:
+    """One connection to the primary, ready for any transaction.
+
+    Raises `Unavailable` (`store.unavailable`, `store.not_durable`, `store.server_too_old`).
+    """
+    try:
+        connection = await asyncpg.connect(
+            address.dsn,
+            timeout=CONNECT_S,
+            target_session_attrs="read-write",
+            statement_cache_size=0 if address.pooled else 200,
+            max_cacheable_statement_size=0,
+        )
+    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError) as error:
+        raise unreachable(error).exception() from error
+    except (ValueError, asyncpg.exceptions.TargetServerAttributeNotMatched) as error:
+        raise unreachable(error).exception() from error
+    try:
+        async with whole(connection, address):
+            await check_server(connection, address)
+    except BaseException:
+        connection.terminate()
+        raise
+    return connection
+
+
+@asynccontextmanager
+async def whole(connection: Any, address: Address) -> AsyncIterator[None]:
+    """Questions of one transaction where a pooler stands between.
+
+    The driver asks in two steps, and a pooler in transaction mode would hand the second one to
+    another process of the server. Without a pooler each question stands for itself.
+    """
+    if not address.pooled:
+        yield
+        return
+    await connection.execute("BEGIN")
+    yield
+    await connection.execute("COMMIT")
+
+
+async def check_server(connection: Any, address: Address) -> None:
+    """Raises `Unavailable` (`store.not_durable`, `store.server_too_old`)."""
+    if connection.get_server_version().major < OLDEST:
+        raise Unavailable(
+            "store.server_too_old",
+            f"The server is older than PostgreSQL {OLDEST}.",
+            next_step=f"Use PostgreSQL {OLDEST} or newer.",
+        )
+    if await connection.fetchval("SHOW server_encoding") != "UTF8":
+        raise Unavailable(
+            "store.unavailable",
+            "The database does not keep its texts in UTF-8.",
+            next_step="Create the database with ENCODING 'UTF8'.",
+        )
+    if address.dangerously_allow_losing_commits:
+        return
+    for name in _DURABLE:
+        if await connection.fetchval("SELECT current_setting($1)", name) == "off":
+            raise Unavailable(
+                "store.not_durable",
+                f"The server has {name} off, so it can lose what it has acknowledged.",
+                details={"setting": name},
+                next_step=f"Set {name} to on for the server, the database and the role.",
+            )
+
+
+class Standing(NamedTuple):
+    """Which store it is, and on which timeline of its server."""
+
+    lineage: str
+    timeline: int
+
+
+async def check_timeline(connection: Any) -> Standing:
+    """Which store it is, once it is sure that this is where it was last used.
+
+    Raises `Unavailable` (`store.timeline_changed`).
+    """
+    lineage, synchronous, same, timeline = await connection.fetchrow(_STAND)
+    if not same:
+        if not synchronous:
+            raise Unavailable(
+                "store.timeline_changed",
+                "The server was restored or failed over since this store was last used, and what"
+                " was acknowledged last may be missing from it.",
+                next_step="Freeze what is open with amends db accept-timeline, then release it"
+                " one by one.",
+            )
+        await accept_timeline(connection)
+    return Standing(lineage, timeline)
+
+
+async def accept_timeline(connection: Any) -> None:
+    """Write down that the store is where it is now."""
+    await connection.execute(
+        f"UPDATE amends.store SET system_identifier = {SYSTEM}, timeline = {TIMELINE},"
+        f" synchronous = {SYNCHRONOUS}, confirmed_at = clock_timestamp()"
+    )
+
+
+class Connections:
+    """Connections of one kind, lent to one user at a time. Belongs to one event loop."""
+
+    def __init__(self, terms: Terms, most: int) -> None:
+        self._terms = terms
+        self._idle: list[Any] = []
+        self._slots = asyncio.Semaphore(most)
+        self._loop = asyncio.get_running_loop()
+        self._pid = os.getpid()
+        self.standing = Standing("", 0)
+        self.closed = False
+
+    def check(self) -> None:
+        """Raises `Misuse` (`store.foreign_loop`)."""
+        if self._loop is not asyncio.get_running_loop() or self._pid != os.getpid():
+            raise foreign_loop()
+
+    @asynccontextmanager
+    async def asked(self) -> AsyncIterator[Any]:
+        """A connection for questions that see what is committed. Raises as `lent`."""
+        async with self.lent() as connection, whole(connection, self._terms.address):
+            yield connection
+
+    @asynccontextmanager
+    async def lent(self) -> AsyncIterator[Any]:
+        """A connection for one transaction. After any error it is ended. Raises as `connect`."""
+        async with self._slots:
+            connection = self._take() or await self._open()
+            try:
+                yield connection
+            except BaseException:
+                connection.terminate()
+                raise
+            if connection.is_closed() or connection.is_in_transaction() or self.closed:
+                connection.terminate()
+            else:
+                self._idle.append(connection)
+
+    async def keep(self, connection: Any) -> None:
+        """Take over a connection that is open already."""
+        async with whole(connection, self._terms.address):
+            self.standing = await check_timeline(connection)
+        self._idle.append(connection)
+
+    async def close(self) -> None:
+        """End every connection that is idle; those that are lent end when they come back."""
+        self.closed = True
+        while self._idle:
+            connection = self._idle.pop()
+            with contextlib.suppress(Exception):
+                await connection.close(timeout=1)
+
+    def forget(self) -> None:
+        """End every idle connection at once: the server behind them is gone."""
+        while self._idle:
+            self._idle.pop().terminate()
+
+    def _take(self) -> Any:
+        while self._idle:
+            connection = self._idle.pop()
+            if not connection.is_closed():
+                return connection
+        return None
+
+    async def _open(self) -> Any:
+        if self.closed:
+            raise CLOSED.exception()
+        connection = await connect(self._terms.address)
+        try:
+            async with whole(connection, self._terms.address):
+                self.standing = await check_timeline(connection)
+        except BaseException:
+            connection.terminate()
+            raise
+        return connection
+
+
+def until(seconds: float) -> float:
+    """The moment in so many seconds, on the event loop's clock."""
+    return asyncio.get_running_loop().time() + seconds
+
+
+async def patiently(call: Callable[[], Awaitable[Any]], deadline: float) -> Any:
+    """Call until there is an answer; a server that cannot be reached is tried until the deadline.
+
+    Raises what the call raises.
+    """
+    while True:
+        try:
+            return await call()
+        except AmendsError as error:
+            over = asyncio.get_running_loop().time() >= deadline
+            if over or error.code != "store.unavailable":
+                raise
+        await asyncio.sleep(PAUSE_S)

@@ -1,0 +1,145 @@
+"""The store over one PostgreSQL database, as the runtime holds it.
+
+Deliberately not here: everything that is done; this only checks that the store may be used, and by
+whom.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import TypeVar
+
+import msgspec
+
+from amends.contracts import limits
+from amends.contracts.documents import Document
+from amends.contracts.evidence import Receipt, Tail
+from amends.contracts.ids import TenantId
+from amends.stores.port import Accepted, ChangeSet, FeedEntry, Lost, Page, Stored
+from amends.stores.postgres.address import address_of
+from amends.stores.postgres.connection import PATIENCE_S, Connections, Terms, connect
+from amends.stores.postgres.migrations import migrate
+from amends.stores.postgres.reader import Reader
+from amends.stores.postgres.session import Session
+from amends.stores.postgres.writer import Writer
+from amends.stores.postgres.writes import prepare
+from amends.stores.wellformed import closed
+
+D = TypeVar("D", bound=Document)
+
+
+async def open_postgres(
+    url: str,
+    *,
+    clock: Callable[[], datetime | None] | None = None,
+    patience_s: float = PATIENCE_S,
+    writers: int = 1,
+) -> "PostgresStore":
+    """Open the store in this database, making it if there is none.
+
+    Without a `clock`, which tests have, and wherever it gives none, the server's time counts.
+    `patience_s` is how long a call
+    waits for a server that cannot be reached, or for others that hold what it needs; `writers` how
+    many batches may be on their way at once.
+
+    Raises `Misuse` (`store.url_unknown`), `Unavailable` (`store.unavailable`, `store.not_durable`,
+    `store.foreign_file`, `store.schema_too_new`, `store.server_too_old`,
+    `store.timeline_changed`) or `Corrupt` (`store.schema_changed`).
+    """
+    terms = Terms(address=address_of(url), patience_s=patience_s)
+    if clock is not None:
+        terms = msgspec.structs.replace(terms, clock=clock)
+    connection = await connect(terms.address)
+    writing, reading = Connections(terms, writers), Connections(terms, terms.readers)
+    try:
+        await migrate(connection)
+        await writing.keep(connection)
+    except BaseException:
+        connection.terminate()
+        raise
+    return PostgresStore(writing, reading, terms, writers)
+
+
+class PostgresStore:
+    """A `Store` in a database; see `amends.stores.port.Store` for what the methods promise.
+
+    It belongs to the event loop in which it was opened.
+    """
+
+    def __init__(
+        self, writing: Connections, reading: Connections, terms: Terms, writers: int
+    ) -> None:
+        self._writing = writing
+        self._reading = reading
+        self._writer = Writer([Session(writing, terms) for _ in range(writers)])
+        self._reader = Reader(reading, terms)
+        self._closed = False
+
+    def _asked(self) -> Reader:
+        if self._closed:
+            raise closed()
+        self._reading.check()
+        return self._reader
+
+    async def get(self, type_: type[D], tenant: TenantId, id_: str) -> Stored[D] | None:
+        """See `Store.get`."""
+        return await self._asked().get(type_, tenant, id_)
+
+    async def find(
+        self, type_: type[D], tenant: TenantId, key: str, value: str
+    ) -> Stored[D] | None:
+        """See `Store.find`."""
+        return await self._asked().find(type_, tenant, key, value)
+
+    async def list(
+        self,
+        type_: type[D],
+        tenant: TenantId,
+        *,
+        where: Mapping[str, str] | None = None,
+        after: str | None = None,
+        limit: int = limits.PAGE_SIZE,
+    ) -> Page[D]:
+        """See `Store.list`."""
+        return await self._asked().page(type_, tenant, where or {}, after, limit)
+
+    async def commit(self, change_set: ChangeSet) -> Accepted | Lost:
+        """See `Store.commit`. Once called it is carried out, whatever becomes of the caller."""
+        self._asked()
+        return await self._writer.commit(prepare(change_set))
+
+    async def due(self, type_: type[D], limit: int) -> Sequence[Stored[D]]:
+        """See `Store.due`. Tenants take turns, so that none waits for the others' backlog."""
+        return await self._asked().due(type_, limit)
+
+    async def tail(self, tenant: TenantId, chain: str) -> Tail | None:
+        """See `Store.tail`."""
+        return await self._asked().tail(tenant, chain)
+
+    async def receipts(
+        self, tenant: TenantId, chain: str, *, after: int = 0, limit: int = limits.PAGE_SIZE
+    ) -> Sequence[Receipt]:
+        """See `Store.receipts`."""
+        return await self._asked().receipts(tenant, chain, after, limit)
+
+    async def feed(self, *, after: int = 0, limit: int = limits.PAGE_SIZE) -> Sequence[FeedEntry]:
+        """See `Store.feed`."""
+        return await self._asked().feed(after, limit)
+
+    async def now(self) -> datetime:
+        """See `Store.now`."""
+        return await self._asked().now()
+
+    async def lineage(self) -> str:
+        """See `Store.lineage`."""
+        self._asked()
+        return self._writing.standing.lineage
+
+    async def close(self) -> None:
+        """See `Store.close`."""
+        if self._closed:
+            return
+        self._closed = True
+        await self._writer.drain()
+        self._writer.refuse()
+        await self._writing.close()
+        await self._reading.close()

@@ -1,0 +1,119 @@
+"""A small TCP proxy in front of a PostgreSQL server, which can cut a connection in mid COMMIT.
+
+    async with TcpProxy(server.port) as proxy:
+        proxy.cut_next(Cut.AFTER_COMMIT)
+        store = await open_postgres(proxy.beside(url))
+
+It reads no more of the protocol than the one message that it waits for. A COMMIT that is cut before
+never reaches the server; one that is cut after was carried out, and its answer is kept back.
+
+Deliberately not here: TLS, and any other database.
+"""
+
+import asyncio
+import contextlib
+from enum import Enum, auto
+from types import TracebackType
+from typing import Final, Self
+from urllib.parse import urlsplit, urlunsplit
+
+_COMMIT: Final = b"COMMIT\x00"
+_CHUNK: Final = 65_536
+
+
+class Cut(Enum):
+    """Where a connection is cut."""
+
+    BEFORE_COMMIT = auto()
+    AFTER_COMMIT = auto()
+
+
+class TcpProxy:
+    """Hands connections on until it is told to cut one. Use it in an `async with` block."""
+
+    def __init__(self, port: int, host: str = "127.0.0.1") -> None:
+        self._target = (host, port)
+        self._armed: list[Cut] = []
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.cuts = 0
+        """How many connections were cut as told."""
+        self.refusing = False
+        """Whether new connections are closed at once."""
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.port: int = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._server.close()
+        self.cut_all()
+        if self._tasks:
+            await asyncio.wait(set(self._tasks))
+
+    def beside(self, url: str) -> str:
+        """The URL of the server, by way of the proxy."""
+        parts = urlsplit(url)
+        user = f"{parts.username}@" if parts.username else ""
+        return urlunsplit(parts._replace(netloc=f"{user}127.0.0.1:{self.port}"))
+
+    def cut_next(self, *cuts: Cut) -> None:
+        """Cut the next COMMITs in these ways, one after the other."""
+        self._armed.extend(cuts)
+
+    def cut_all(self) -> None:
+        """Cut every connection that there is."""
+        for writer in self._writers:
+            writer.transport.abort()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self.refusing:
+            writer.transport.abort()
+            return
+        try:
+            to_server = await asyncio.open_connection(*self._target)
+        except OSError:
+            writer.transport.abort()
+            return
+        self._writers |= {writer, to_server[1]}
+        kept_back = asyncio.Event()
+        both = (
+            asyncio.create_task(self._forward(reader, to_server[1], kept_back)),
+            asyncio.create_task(self._answer(to_server[0], writer, kept_back)),
+        )
+        self._tasks |= set(both)
+        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        for end in (writer, to_server[1]):
+            end.transport.abort()
+            self._writers.discard(end)
+        await asyncio.wait(both)
+        self._tasks -= set(both)
+
+    async def _forward(
+        self, reader: asyncio.StreamReader, server: asyncio.StreamWriter, kept_back: asyncio.Event
+    ) -> None:
+        with contextlib.suppress(OSError):
+            while data := await reader.read(_CHUNK):
+                if self._armed and data.endswith(_COMMIT):
+                    self.cuts += 1
+                    if self._armed.pop(0) is Cut.BEFORE_COMMIT:
+                        return
+                    kept_back.set()
+                server.write(data)
+                await server.drain()
+
+    async def _answer(
+        self, server: asyncio.StreamReader, writer: asyncio.StreamWriter, kept_back: asyncio.Event
+    ) -> None:
+        with contextlib.suppress(OSError):
+            while data := await server.read(_CHUNK):
+                if kept_back.is_set():
+                    return
+                writer.write(data)
+                await writer.drain()

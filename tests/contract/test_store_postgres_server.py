@@ -1,0 +1,432 @@
+"""What the PostgreSQL store asks of its server, and what it keeps to beside many others."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Final
+
+import asyncpg
+import pytest
+
+from amends.contracts.documents import ActionDocument, TransactionRecord
+from amends.contracts.errors import AmendsError, Corrupt, Misuse, Unavailable
+from amends.contracts.ids import TenantId
+from amends.stores.port import (
+    Accepted,
+    Change,
+    ChangeSet,
+    Due,
+    FeedEntry,
+    Guard,
+    Insert,
+    Lost,
+    Replace,
+    Store,
+)
+from amends.stores.postgres import open_postgres
+from amends.stores.postgres.migrations import MIGRATIONS, Migration, migrate
+from amends.stores.postgres.statements import begin
+from amends.stores.shapes import SHAPES
+from amends.testing.postgres_bench import PostgresBench
+from amends.testing.postgres_server import Database, PostgresServer, run_apart
+from amends.testing.store_contract_trial import commit, error_of
+from amends.testing.store_documents import (
+    OTHER_TENANT,
+    TENANT,
+    a_transaction,
+    an_action,
+    changed,
+    links,
+    one_of_each,
+)
+
+TABLES: Final = (*[shape.table for shape in SHAPES.values()], "receipts")
+BOOKED: Final = Migration(2, "a second step", "CREATE TABLE amends.later (a int)")
+
+
+# ── tenants ──────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_query_without_a_tenant_sees_nothing_whoever_owns_the_tables(
+    postgres_server: PostgresServer,
+) -> None:
+    async with PostgresBench(postgres_server) as bench:
+        await commit(await bench.open(), *[Insert(one) for one in one_of_each()], links())
+        connection = await asyncpg.connect(bench.database.url)
+        try:
+            for table in TABLES:
+                assert await connection.fetchval(f"SELECT count(*) FROM amends.{table}") == 0
+            for tenant, seen in ((OTHER_TENANT, 0), (TENANT, 1)):
+                await connection.execute(begin([tenant]))
+                counts = [
+                    await connection.fetchval(f"SELECT count(*) FROM amends.{table}")
+                    for table in TABLES
+                ]
+                assert counts == [seen] * len(TABLES)
+                await connection.execute("COMMIT")
+            assert await connection.fetchval("SELECT count(*) FROM amends.transactions") == 0
+        finally:
+            await connection.close()
+
+
+async def test_a_transaction_writes_no_tenant_that_it_did_not_name(
+    postgres_server: PostgresServer,
+) -> None:
+    async with PostgresBench(postgres_server) as bench:
+        await commit(await bench.open(), Insert(a_transaction()), links())
+        connection = await asyncpg.connect(bench.database.url)
+        try:
+            await connection.execute(begin([OTHER_TENANT]))
+            for table in ("transactions", "receipts"):
+                assert (
+                    await connection.execute(f"UPDATE amends.{table} SET body = ''") == "UPDATE 0"
+                )
+                assert await connection.execute(f"DELETE FROM amends.{table}") == "DELETE 0"
+            with pytest.raises(asyncpg.InsufficientPrivilegeError):
+                await connection.execute(
+                    "INSERT INTO amends.receipts VALUES (99, $1, 'c', 1, '', '', now(), $2)",
+                    TENANT,
+                    "0" * 32,
+                )
+        finally:
+            await connection.close()
+
+
+async def test_the_upkeep_of_every_tenant_reads_and_never_writes(
+    postgres_server: PostgresServer,
+) -> None:
+    async with PostgresBench(postgres_server) as bench:
+        await commit(await bench.open(), Insert(a_transaction()))
+        connection = await asyncpg.connect(bench.database.url)
+        try:
+            await connection.execute("SET amends.upkeep = 'every tenant'")
+            assert await connection.fetchval("SELECT count(*) FROM amends.transactions") == 1
+            said = await connection.execute("UPDATE amends.transactions SET body = ''")
+            assert said == "UPDATE 0"
+        finally:
+            await connection.close()
+
+
+async def test_a_tenant_that_is_no_identifier_is_misuse_and_reaches_no_statement(
+    postgres_server: PostgresServer,
+) -> None:
+    async with PostgresBench(postgres_server) as bench:
+        store = await bench.open()
+        for tenant in ("it's", "a\x1fb", "a\\b", "a\nb"):
+            record = a_transaction(tenant=TenantId(tenant))
+            error = await error_of(store.commit(ChangeSet(changes=(Insert(record),))))
+            assert isinstance(error, Misuse)
+            assert error.code == "store.malformed_change"
+            assert await store.get(TransactionRecord, TenantId(tenant), "txn_1") is None
+
+
+# ── what the server must promise ─────────────────────────────────────────────────────────────────
+
+
+def ask(database: Database, server: PostgresServer, sql: str) -> None:
+    async def execute(connection: Any) -> None:
+        await connection.execute(sql)
+
+    server.ask(database.superuser_url, execute)
+
+
+@pytest.mark.fault(17)
+async def test_a_role_or_a_database_that_loses_commits_is_refused(
+    postgres_server: PostgresServer,
+) -> None:
+    database = postgres_server.lend()
+    for where in (f"DATABASE {database.name}", "ROLE amends_app"):
+        ask(database, postgres_server, f"ALTER {where} SET synchronous_commit = off")
+        try:
+            error = await error_of(open_postgres(database.url))
+            assert isinstance(error, Unavailable)
+            assert (error.code, error.details["setting"]) == (
+                "store.not_durable",
+                "synchronous_commit",
+            )
+            switch = "?dangerously_allow_losing_commits=true"
+            await (await open_postgres(database.url + switch)).close()
+        finally:
+            ask(database, postgres_server, f"ALTER {where} RESET synchronous_commit")
+    await (await open_postgres(database.url)).close()
+    postgres_server.take_back(database)
+
+
+@pytest.mark.parametrize("setting", ["fsync", "full_page_writes"])
+async def test_a_server_that_loses_commits_is_refused(setting: str) -> None:
+    with PostgresServer({setting: "off"}) as server:
+        error = await error_of(open_postgres(server.lend().url))
+        assert (error.code, error.details["setting"]) == ("store.not_durable", setting)
+
+
+async def test_a_server_that_cannot_be_reached_is_unavailable_and_says_no_password() -> None:
+    error = await error_of(open_postgres("postgresql://me:canary@127.0.0.1:1/none"))
+    assert isinstance(error, Unavailable)
+    assert error.code == "store.unavailable"
+    assert "canary" not in repr((error, error.details, str(error)))
+
+
+async def test_a_switch_that_is_neither_true_nor_false_is_misuse() -> None:
+    error = await error_of(open_postgres("postgresql://127.0.0.1/none?pooled=yes"))
+    assert (type(error), error.code) == (Misuse, "store.url_unknown")
+
+
+@pytest.mark.fault(18)
+@pytest.mark.rule("TX-LEASE-3")
+async def test_a_changed_timeline_is_refused_unless_every_commit_had_waited_for_a_standby(
+    postgres_server: PostgresServer,
+) -> None:
+    async with PostgresBench(postgres_server) as bench:
+        await commit(await bench.open(), Insert(a_transaction()))
+        for synchronous, code in ((False, "store.timeline_changed"), (True, None)):
+            ask(
+                bench.database,
+                postgres_server,
+                f"UPDATE amends.store SET timeline = 99, synchronous = {synchronous}",
+            )
+            if code is None:
+                await (await open_postgres(bench.database.url)).close()
+            else:
+                error = await error_of(open_postgres(bench.database.url))
+                assert error.code == code
+        await (await open_postgres(bench.database.url)).close()
+
+
+async def test_a_store_belongs_to_the_loop_it_was_opened_in(
+    postgres_server: PostgresServer,
+) -> None:
+    async with PostgresBench(postgres_server) as bench:
+        store = await bench.open()
+
+        async def elsewhere() -> AmendsError:
+            return await error_of(store.get(TransactionRecord, TENANT, "txn_1"))
+
+        error = await asyncio.to_thread(run_apart, elsewhere)
+        assert error.code == "store.foreign_loop"
+
+
+# ── the schema ───────────────────────────────────────────────────────────────────────────────────
+
+
+async def schema_of(url: str, steps: tuple[Migration, ...]) -> None:
+    connection = await asyncpg.connect(url)
+    try:
+        await migrate(connection, steps)
+    finally:
+        await connection.close()
+
+
+async def test_many_that_open_a_new_database_at_once_make_one_schema(
+    postgres_server: PostgresServer,
+) -> None:
+    database = postgres_server.lend()
+    ask(database, postgres_server, "DROP SCHEMA IF EXISTS amends CASCADE")
+    stores = await asyncio.gather(*(open_postgres(database.url) for _ in range(12)))
+    lineages = {await store.lineage() for store in stores}
+    assert len(lineages) == 1
+    for store in stores:
+        await store.close()
+    postgres_server.take_back(database)
+
+
+async def test_a_step_that_was_cut_off_leaves_nothing_and_is_begun_anew(
+    postgres_server: PostgresServer,
+) -> None:
+    database = postgres_server.lend()
+    ask(database, postgres_server, "DROP SCHEMA IF EXISTS amends CASCADE")
+    broken = Migration(2, BOOKED.name, BOOKED.sql + "; SELECT 1/0")
+    with pytest.raises(asyncpg.DivisionByZeroError):
+        await schema_of(database.url, (*MIGRATIONS, broken))
+    await (await open_postgres(database.url)).close()
+    await schema_of(database.url, (*MIGRATIONS, BOOKED))
+    ask(database, postgres_server, "SELECT * FROM amends.later")
+    error = await error_of(open_postgres(database.url))
+    assert error.code == "store.schema_too_new"
+    ask(database, postgres_server, "DROP SCHEMA amends CASCADE")
+    postgres_server.take_back(database)
+
+
+async def test_replicas_that_are_open_go_on_while_a_later_step_is_taken(
+    postgres_server: PostgresServer,
+) -> None:
+    database = postgres_server.lend()
+    ask(database, postgres_server, "DROP SCHEMA IF EXISTS amends CASCADE")
+    store = await open_postgres(database.url)
+    wider = Migration(2, "wider", "ALTER TABLE amends.transactions ADD COLUMN later text")
+    inserts = [
+        asyncio.ensure_future(commit(store, Insert(a_transaction(str(number)))))
+        for number in range(30)
+    ]
+    await schema_of(database.url, (*MIGRATIONS, wider))
+    await asyncio.gather(*inserts)
+    await commit(store, Insert(a_transaction("after")))
+    assert len((await store.list(TransactionRecord, TENANT)).items) == 31
+    await store.close()
+    ask(database, postgres_server, "DROP SCHEMA amends CASCADE")
+    postgres_server.take_back(database)
+
+
+async def test_a_schema_that_is_not_ours_or_was_changed_is_refused_as_it_is(
+    postgres_server: PostgresServer,
+) -> None:
+    database = postgres_server.lend()
+    ask(database, postgres_server, "DROP SCHEMA IF EXISTS amends CASCADE; CREATE SCHEMA amends")
+    assert (await error_of(open_postgres(database.url))).code == "store.foreign_file"
+    ask(database, postgres_server, "DROP SCHEMA amends CASCADE")
+    await (await open_postgres(database.url)).close()
+    ask(database, postgres_server, "UPDATE amends.migrations SET checksum = 'x'")
+    error = await error_of(open_postgres(database.url))
+    assert isinstance(error, Corrupt)
+    assert error.code == "store.schema_changed"
+    ask(database, postgres_server, "DROP SCHEMA amends CASCADE")
+    postgres_server.take_back(database)
+
+
+# ── beside many others ───────────────────────────────────────────────────────────────────────────
+
+
+async def raced(stores: Sequence[Store], sets: Sequence[tuple[Change, ...]]) -> list[Any]:
+    calls = [
+        stores[place % len(stores)].commit(ChangeSet(changes=changes))
+        for place, changes in enumerate(sets)
+    ]
+    return list(await asyncio.gather(*calls))
+
+
+async def test_two_that_each_write_only_while_the_other_has_not_never_both_write(
+    postgres_server: PostgresServer,
+) -> None:
+    async with PostgresBench(postgres_server) as bench:
+        stores = [await bench.open(), await bench.open()]
+        for number in range(40):
+            here, there = f"a{number}", f"b{number}"
+            answers = await raced(
+                stores,
+                [
+                    (absent(here), Insert(a_transaction(there))),
+                    (absent(there), Insert(a_transaction(here))),
+                ],
+            )
+            assert sum(isinstance(answer, Accepted) for answer in answers) == 1
+
+
+async def test_a_guard_holds_until_the_change_set_is_durable(
+    postgres_server: PostgresServer,
+) -> None:
+    async with PostgresBench(postgres_server) as bench:
+        stores = [await bench.open(), await bench.open()]
+        for number in range(40):
+            one, two = a_transaction(f"a{number}"), a_transaction(f"b{number}")
+            await commit(stores[0], Insert(one), Insert(two))
+            answers = await raced(
+                stores,
+                [
+                    (
+                        Guard(TransactionRecord, TENANT, one.transaction_id, 1),
+                        Replace(changed(two)),
+                    ),
+                    (
+                        Guard(TransactionRecord, TENANT, two.transaction_id, 1),
+                        Replace(changed(one)),
+                    ),
+                ],
+            )
+            assert sum(isinstance(answer, Accepted) for answer in answers) == 1
+
+
+async def test_batches_that_touch_the_same_things_in_any_order_all_end(
+    postgres_server: PostgresServer,
+) -> None:
+    async with PostgresBench(postgres_server) as bench:
+        stores = [await bench.open() for _ in range(4)]
+        for turn in range(8):
+            names = [str(number) for number in range(20)]
+            sets: list[tuple[Change, ...]] = []
+            for place in range(8):
+                order = names if (place + turn) % 2 else names[::-1]
+                inserts = [Insert(a_transaction(f"{turn}_{name}")) for name in order]
+                sets.append((*inserts, Insert(an_action(f"{turn}_{place}"))))
+            answers = await raced(stores, sets)
+            assert sum(isinstance(answer, Accepted) for answer in answers) == 1
+            assert all(isinstance(answer, Accepted | Lost) for answer in answers)
+
+
+async def test_a_follower_of_the_feed_misses_nothing_while_many_write(
+    postgres_server: PostgresServer,
+) -> None:
+    async with PostgresBench(postgres_server) as bench:
+        stores = [await bench.open() for _ in range(4)]
+        follower = await bench.open()
+        seen: list[FeedEntry] = []
+        writing = asyncio.gather(
+            *(
+                commit(stores[number % 4], links(1 + number % 3, name=str(number)))
+                for number in range(300)
+            )
+        )
+        while True:
+            over = writing.done()
+            after = seen[-1].position if seen else 0
+            seen += await follower.feed(after=after, limit=50)
+            if over and seen and not await follower.feed(after=seen[-1].position):
+                break
+        await writing
+        assert seen == list(await follower.feed(limit=1_000))
+        assert len(seen) == sum(1 + number % 3 for number in range(300))
+
+
+async def test_a_writer_that_stands_still_keeps_back_the_feed_and_nothing_of_it_is_skipped(
+    postgres_server: PostgresServer,
+) -> None:
+    async with PostgresBench(postgres_server) as bench:
+        store = await bench.open()
+        await commit(store, links(name="a"))
+        connection = await asyncpg.connect(bench.database.url)
+        try:
+            await connection.execute(begin([TENANT]))
+            await connection.execute("SELECT pg_advisory_xact_lock_shared($1)", 0x416D6E64_00000002)
+            await connection.execute(
+                "INSERT INTO amends.receipts SELECT nextval('amends.receipts_position'), tenant,"
+                " 'transaction:txn_slow', 1, hash, body, now(), written_by FROM amends.receipts"
+            )
+            await commit(store, links(name="b"))
+            assert [one.position for one in await store.feed()] == [1]
+            await connection.execute("ROLLBACK")
+        finally:
+            await connection.close()
+        assert [one.position for one in await store.feed()] == [1, 3]
+
+
+async def test_a_tenant_with_a_long_backlog_keeps_no_other_waiting(
+    postgres_server: PostgresServer,
+) -> None:
+    async with PostgresBench(postgres_server) as bench:
+        store = await bench.open()
+        backlog = [Insert(a_transaction(str(n)), Due(after_ms=n)) for n in range(60)]
+        await commit(store, *backlog)
+        for tenant in ("b", "c"):
+            record = a_transaction(tenant=TenantId(tenant))
+            await commit(store, Insert(record, Due(after_ms=1_000)))
+        bench.clock.step(2_000)
+        due = [one.document.tenant for one in await store.due(TransactionRecord, 6)]
+        assert due == [TENANT] * 4 + ["b", "c"]
+        assert len(await store.due(TransactionRecord, 100)) == 62
+        assert await store.due(ActionDocument, 5) == []
+
+
+async def test_without_a_clock_of_its_own_the_servers_time_counts(
+    postgres_server: PostgresServer,
+) -> None:
+    async with PostgresBench(postgres_server) as bench:
+        store = await open_postgres(bench.database.url)
+        before = await store.now()
+        answer = await commit(store, Insert(a_transaction(), Due(after_ms=0)))
+        found = await store.get(TransactionRecord, TENANT, "txn_1")
+        assert found is not None
+        assert answer.at == found.due_at
+        assert before < answer.at < found.read_at
+        assert len(await store.due(TransactionRecord, 1)) == 1
+        await store.close()
+
+
+def absent(name: str) -> Guard:
+    return Guard(TransactionRecord, TENANT, f"txn_{name}", 0)
