@@ -31,6 +31,10 @@ from amends.governance.rule_lint import LintFinding, lint
 from amends.governance.rule_policy import RulePolicy
 from amends.wiring.policies import PolicyFile, load_rules
 
+_NOT_KEPT: Final = (
+    "Roles and groups are not kept. They are those of now where --principals says them; "
+    "others are supposed with --role and --group."
+)
 _STYLES: Final = {
     PolicyVerdict.ALLOW: "green",
     PolicyVerdict.REQUIRE_APPROVAL: "magenta",
@@ -198,21 +202,29 @@ async def _stored(
         if action.input is None:
             raise coded("action.input_required")
         value = msgspec.json.decode(action.input)
-    principal = Principal(
-        id=action.principal.id,
-        kind=action.principal.kind,
-        tenant=action.tenant,
-        scopes=action.scopes,
-    )
     question = PolicyQuestion(
         capability=session.capability(CapabilityId(action.capability_id)),
-        principal=_with(principal, supposed),
+        principal=_with(_requester(session, action), supposed),
         identity=action.identity,
         mode=action.mode if supposed.mode is None else Mode(supposed.mode),
         input=value,
         approval_requested=action.approval_requested or supposed.approval,
     )
     return question, action.verdicts
+
+
+def _requester(session: Session, action: ActionDocument) -> Principal:
+    """Who asked, with what it holds now where somebody knows, and else with what was kept."""
+    environment = session.engine.environment
+    found = None
+    if environment.principals is not None:
+        found = environment.principal(action.tenant, action.principal)
+    return found or Principal(
+        id=action.principal.id,
+        kind=action.principal.kind,
+        tenant=action.tenant,
+        scopes=action.scopes,
+    )
 
 
 def _with(principal: Principal, supposed: Supposed) -> Principal:
@@ -231,7 +243,7 @@ def _answer(
     def tell(paper: Paper) -> None:
         if then:
             tell_gates(paper, then)
-            paper.line(("Roles and groups are not kept: give them with --role, --group.", "dim"))
+            paper.line((_NOT_KEPT, "dim"))
         for one in explanations:
             _tell(paper, one)
 

@@ -4,7 +4,7 @@ Nothing here makes a file unusable. A finding is a sign that its author meant so
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, assert_never
 
 import msgspec
 
@@ -91,6 +91,8 @@ def _beats(one: Rule, other: Rule) -> bool:
             return same and (not covers(other, one) or one.line < other.line)
         case None:
             return False
+        case _:
+            assert_never(one.effect)
 
 
 def _restricts(rule: Rule) -> bool:

@@ -12,7 +12,7 @@ Deliberately not here: reading files, and noticing that one has changed (`wiring
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, assert_never
 
 import msgspec
 
@@ -21,6 +21,7 @@ from amends.contracts.declarations import Capability
 from amends.contracts.enums import Mode, PrincipalKind
 from amends.contracts.ids import CapabilityId
 from amends.contracts.json_types import Json
+from amends.contracts.persons import names_of
 from amends.governance.amounts import amount_of, pointed_at
 from amends.governance.conditions import WHOLE, Conditions, Expression, Use
 from amends.governance.limits import Charge
@@ -310,16 +311,17 @@ def _charge(
         if amount is None:
             failed.append(f"{AMOUNT_INVALID}:{one.rule.id}")
             continue
-        charges.append(
+        charges += [
             Charge(
                 rule=one.rule.id,
-                subject=_subject(limit.per, question),
+                subject=subject,
                 of=limit.of or "count",
                 within_ms=limit.within_ms,
                 maximum=limit.maximum,
                 amount=amount,
             )
-        )
+            for subject in _subjects(limit.per, question)
+        ]
 
 
 def _counted(
@@ -335,11 +337,17 @@ def _counted(
         return None
 
 
-def _subject(per: Per, question: PolicyQuestion) -> str:
+def _subjects(per: Per, question: PolicyQuestion) -> tuple[str, ...]:
+    """Who shares the limit. A person with several names takes of the limit of each of them, so that
+    two names are not twice as much.
+    """
     match per:
         case Per.PRINCIPAL:
-            return f"principal:{question.principal.id}"
+            names = names_of(question.principal, question.identity)
+            return tuple(f"principal:{name}" for name in names)
         case Per.CAPABILITY:
-            return f"capability:{question.capability.id}"
+            return (f"capability:{question.capability.id}",)
         case Per.TENANT:
-            return "tenant"
+            return ("tenant",)
+        case _:
+            assert_never(per)

@@ -130,6 +130,18 @@ def test_a_stored_request_is_explained_as_it_was_and_as_it_would_be(
     assert "Roles and groups are not kept" in told
 
 
+def test_a_stored_requesters_roles_are_those_of_now(shell: Shell, rules: Path) -> None:
+    done = shell.as_(
+        *("alice", "execute", "payments.charge", "--input", ORDER, "--yes"),
+        *("--action-id", "act-1", "--policy", str(rules)),
+    )
+    assert done.code == 0
+    listed = shell.principals.read_text()
+    shell.principals.write_text(listed.replace('id = "alice"', 'id = "alice"\nroles = ["guest"]'))
+    said = shell.as_("alice", "policy", "explain", "act-1", "--policy", str(rules))
+    assert said.data["now"][0]["decision"]["rules"] == ["guests"]
+
+
 def test_a_stored_request_of_another_tenant_is_not_explained(shell: Shell) -> None:
     shell("execute", "payments.charge", "--input", ORDER, "--yes", "--action-id", "act-1")
     said = shell.as_("stranger", "policy", "explain", "act-1")

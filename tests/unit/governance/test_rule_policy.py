@@ -131,6 +131,17 @@ def test_a_limit_is_shared_by_its_subject(per: Per, subject: str) -> None:
     assert (charge.subject, charge.amount, charge.maximum) == (subject, Decimal(1), Decimal(3))
 
 
+@pytest.mark.rule("PO-2")
+def test_a_person_with_two_names_does_not_have_twice_the_limit() -> None:
+    one = principal("local:Alice", persons=("p-7",))
+    two = principal("bot", persons=("p-7",))
+    charges = [decided([limited()], question(principal=who)).charges for who in (one, two)]
+    assert [[charge.subject for charge in each] for each in charges] == [
+        ["principal:alice", "principal:p-7"],
+        ["principal:bot", "principal:p-7"],
+    ]
+
+
 @pytest.mark.parametrize("of", ["/amount", "input.amount", "/nested/0", "double(input.text)"])
 def test_an_amount_comes_from_a_pointer_or_an_expression(of: str) -> None:
     value: Json = {"amount": 12.5, "nested": ["12.5"], "text": "12.5"}

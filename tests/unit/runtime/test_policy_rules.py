@@ -3,23 +3,29 @@
 import asyncio
 from collections.abc import Callable
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
+from amends.app.amends import Amends
 from amends.contracts.approval_policy import ApprovalPolicy
 from amends.contracts.declarations import ExecutionContract
 from amends.contracts.documents import ActionDocument, LimitUsage, Refusal
 from amends.contracts.enums import Freeze, Mode, RetrySafety
 from amends.contracts.errors import AmendsError
 from amends.contracts.outcomes import NotApplied
+from amends.contracts.principals import Caller
 from amends.governance.policy import PolicyDecision, PolicyQuestion
 from amends.governance.rule_policy import RulePolicy
 from amends.governance.rules import Effect, Limit, Match, Per, Rule
+from amends.runtime.engine import Engine
 from amends.stores.port import Stored
 from amends.testing import faults
 from amends.testing.refusals import refused_with
 from amends.testing.workbench import ALICE, CHARGE, TENANT, Workbench
 from amends.wiring.cel import Cel
+from amends.wiring.opening import Runtime, Settings
 from tests.unit.runtime.desk import DONE, LATER, Desk, action, ask
 
 CEL = Cel()
@@ -163,6 +169,25 @@ async def test_many_at_once_never_take_more_than_the_limit() -> None:
 
         ends = await asyncio.gather(*(one(number) for number in range(12)))
         assert sorted(ends) == ["committed"] * 3 + ["policy.limit_exceeded"] * 9
+        assert bench.provider.charges == 3
+
+
+@pytest.mark.rule("PO-2")
+async def test_two_engines_over_one_file_share_what_is_left(tmp_path: Path) -> None:
+    async with Workbench(policy=Rules(ALLOW, limiting(3)), file=tmp_path / "a.db") as bench:
+        environment = replace(bench.engine.environment, owner="beside")
+        beside = Runtime(Engine(environment), bench.signer, Settings(recover=False))
+        both = (bench.alice, Amends(beside, Caller(principal=ALICE)))
+
+        async def one(number: int) -> str:
+            try:
+                done = await both[number % 2].execute(CHARGE, {"amount": 1})
+            except AmendsError as error:
+                return error.code
+            return done.status.value
+
+        ends = await asyncio.gather(*(one(number) for number in range(10)))
+        assert sorted(ends) == ["committed"] * 3 + ["policy.limit_exceeded"] * 7
         assert bench.provider.charges == 3
 
 

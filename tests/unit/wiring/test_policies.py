@@ -1,5 +1,6 @@
 """Files of rules as they are held: read whole, again when they change, kept when they break."""
 
+import asyncio
 import logging
 import os
 from pathlib import Path
@@ -7,10 +8,12 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from amends import Amends, Attempt, capability
 from amends.contracts.enums import Mode, PrincipalKind, SideEffect
 from amends.contracts.errors import Misuse
 from amends.governance.policy import CapabilityPolicy, PolicyQuestion, PolicyVerdict
-from amends.testing.builders import capability, principal
+from amends.testing import builders
+from amends.testing.builders import principal
 from amends.testing.refusals import refused_with
 from amends.wiring.opening import Settings, policy_of
 from amends.wiring.policies import PolicyFile
@@ -153,7 +156,7 @@ CONTRACTOR = principal("carol", groups=("contractors",))
 def test_the_example_decides_as_its_page_says(
     asked: PolicyQuestion, decided_by: tuple[str, ...]
 ) -> None:
-    paying = capability(side_effects=(SideEffect.FINANCIAL,))
+    paying = builders.capability(side_effects=(SideEffect.FINANCIAL,))
     decision = PolicyFile(EXAMPLE).decide(replace(asked, capability=paying))
     assert decision.rules == decided_by
 
@@ -164,3 +167,32 @@ def test_settings_name_a_policy_or_its_file(file: Path) -> None:
     assert isinstance(policy_of(Settings()), CapabilityPolicy)
     for name in (str(file), file):
         assert isinstance(policy_of(Settings(policy=name)), PolicyFile)
+
+
+@capability("notes.keep")
+async def keep(note: dict[str, str], attempt: Attempt) -> dict[str, str]:
+    return {"kept": note["text"]}
+
+
+async def test_a_program_names_its_file_of_rules(file: Path) -> None:
+    async with Amends.open("memory:", [keep], policy=file) as amends:
+        assert (await amends.execute(keep, {"text": "a"})).status == "committed"
+        replaced(file, DENY)
+        with refused_with("policy.denied"):
+            await amends.execute(keep, {"text": "a"})
+
+
+def test_a_program_whose_rules_are_broken_opens_nothing(file: Path, tmp_path: Path) -> None:
+    file.write_text(BROKEN)
+    store = tmp_path / "store.db"
+    opened = False
+
+    async def open_it() -> None:
+        nonlocal opened
+        async with Amends.open(f"sqlite:///{store}", [keep], policy=str(file)):
+            opened = True
+
+    with refused_with("policy.file_invalid"):
+        asyncio.run(open_it())
+    assert not opened
+    assert not store.exists()
