@@ -69,8 +69,13 @@ async def _lent(session: Session) -> Lent:
 
 
 def _usable(session: Session, request: ApprovalRequest, lent: Lent) -> Lent:
-    now, principal = datetime.now(UTC), session.caller.principal
-    return tuple(one for one in lent if may_decide(request, principal, now, delegation=one))
+    return tuple(one for one in lent if _may(session, request, one))
+
+
+def _may(session: Session, request: ApprovalRequest, lent: Delegation | None = None) -> bool:
+    """Whether the caller may decide now, by the own word or a lent one."""
+    caller, now = session.caller, datetime.now(UTC)
+    return may_decide(request, caller.principal, now, identity=caller.identity, delegation=lent)
 
 
 def state(request: ApprovalRequest, now: datetime) -> str:
@@ -101,11 +106,11 @@ def rule_words(rule: ApprovalRule) -> str:
 
 
 def _document(session: Session, request: ApprovalRequest, usable: Lent) -> JsonObject:
-    now, principal = datetime.now(UTC), session.caller.principal
+    now = datetime.now(UTC)
     document: JsonObject = msgspec.to_builtins(request)
     document["input"] = session.results.values.show(request.capability_id, request.input)
     document["state"] = state(request, now)
-    document["you_may_decide"] = may_decide(request, principal, now)
+    document["you_may_decide"] = _may(session, request)
     document["you_may_decide_under"] = [one.delegation_id for one in usable]
     return document
 
@@ -134,7 +139,7 @@ def _row(
     if isinstance(item, Unreadable):
         return clean(item.id), "unreadable", "-", "-", clean(item.reason), "-"
     request, now = item.document, datetime.now(UTC)
-    own = may_decide(request, session.caller.principal, now)
+    own = _may(session, request)
     waits_for_you = own or _usable(session, request, lent)
     where = Text("decide", "bold magenta") if waits_for_you else Text(state(request, now))
     return (
@@ -195,7 +200,7 @@ def _tell_commands(session: Session, paper: Paper, request: ApprovalRequest, usa
     again, id_, now = session.options.again(), request.approval_id, datetime.now(UTC)
     bring = "".join(f" --evidence {shlex.quote(one)}=TEXT" for one in request.policy.evidence)
     commands = []
-    if may_decide(request, session.caller.principal, now):
+    if _may(session, request):
         commands += [f"amends approve {id_}{bring} {again}", f"amends deny {id_} {again}"]
     for one in usable:
         commands.append(f"amends approve {id_} --under {one.delegation_id}{bring} {again}")

@@ -5,6 +5,7 @@ scope `amends:read` see a record; to everybody else it does not exist either.
 """
 
 from datetime import datetime
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -283,11 +284,12 @@ class Reading:
 
 def _may_see(caller: Caller, stored: Stored[ApprovalRequest], lent: tuple[Delegation, ...]) -> bool:
     """Whoever asks, has decided, may decide, or may by a delegation; and whose word was lent."""
-    request, principal, now = stored.document, caller.principal, stored.read_at
+    request, principal = stored.document, caller.principal
+    may = partial(may_decide, request, principal, stored.read_at, identity=caller.identity)
     return (
         _may_read(caller, request.requester)
         or any(principal.ref in (made.approver, made.speaks_for) for made in request.decisions)
-        or any(may_decide(request, principal, now, delegation=one) for one in (None, *lent))
+        or any(may(delegation=one) for one in (None, *lent))
     )
 
 

@@ -292,9 +292,10 @@ async def test_the_user_an_agent_acts_for_does_not_approve_what_it_asked() -> No
         waiting = await ask(bench, action(), principal=agent, identity=acting)
         with refused_with("approval.separation_of_duties"):
             await bench.acting_as(TREASURER).approve(waiting)
-        other_bot = replace(agent, id=PrincipalId("bot2"), roles=("treasury",))
+        other_bot = replace(agent, id=PrincipalId("bot2"), roles=("treasury",), scopes=())
         with refused_with("approval.separation_of_duties"):
             await bench.acting_as(other_bot, acting).approve(waiting)
+        assert (await bench.acting_as(other_bot, acting).approvals()).items == ()
         await bench.acting_as(CAROL).approve(waiting)
 
 
