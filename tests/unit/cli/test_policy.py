@@ -166,8 +166,12 @@ def test_either_an_action_or_a_supposition_is_explained(
 
 def test_a_doctor_checks_the_rules_too(shell: Shell, rules: Path) -> None:
     shell.planned("t1")
+    rules.chmod(0o600)
     told = shell("doctor", "--policy", str(rules))
     assert "There are 4 rules, of revision rules-" in told.out
+    assert "Other users can write" not in told.out
+    rules.chmod(0o666)
+    assert "Other users can write policy.yaml" in shell("doctor", "--policy", str(rules)).out
     rules.write_text("version: 2\n")
     said = shell.json("doctor", "--policy", str(rules))
     assert (said.code, said.error) == (exits.FAILED, "doctor.faults")

@@ -1,7 +1,7 @@
 """Rules of a file at work: limits in the claim, frozen plans, and rules that change on the way."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from decimal import Decimal
 from pathlib import Path
 
@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from amends.app.amends import Amends
 from amends.contracts.approval_policy import ApprovalPolicy
+from amends.contracts.approvals import ApprovalRequest, ApprovalStatus
 from amends.contracts.declarations import ExecutionContract
 from amends.contracts.documents import ActionDocument, LimitUsage, Refusal
 from amends.contracts.enums import Freeze, Mode, RetrySafety
@@ -238,6 +239,17 @@ async def test_a_rule_shortens_the_life_of_a_plan_and_never_lengthens_it() -> No
 # ── rules that change on the way ─────────────────────────────────────────────────────────────────
 
 DENY = Rule(id="deny", effect=Effect.DENY)
+Tail = Callable[..., Awaitable[object]]
+
+
+def changing(tail: Tail, rules: Rules, *changed: Rule) -> Tail:
+    """Reads the end of a chain, the last that a claim reads, while somebody changes the rules."""
+
+    async def slept(*asked: object) -> object:
+        rules.change(*changed)
+        return await tail(*asked)
+
+    return slept
 
 
 @pytest.mark.rule("PO-2")
@@ -262,18 +274,38 @@ async def test_rules_that_change_while_the_claim_is_written_are_heard(
     """The process sleeps between its reading and its claim, and the rules change meanwhile."""
     rules = Rules(ALLOW)
     async with Workbench(policy=rules) as bench:
-        store, tail = bench.store, bench.store.tail
-
-        async def slept(*asked: object) -> object:
-            rules.change(DENY)
-            return await tail(*asked)  # type: ignore[arg-type]  # passed on as it came
-
         plan = await bench.alice.plan(CHARGE, {"amount": 1})
-        monkeypatch.setattr(store, "tail", slept)
+        monkeypatch.setattr(bench.store, "tail", changing(bench.store.tail, rules, DENY))
         with refused_with("policy.denied"):
             await bench.alice.commit(plan)
         assert bench.provider.charges == 0
         assert (await bench.record(plan)).status == "planned"
+
+
+@pytest.mark.rule("PO-2", "AP-4")
+@pytest.mark.case("APR-09")
+@pytest.mark.fault(12)
+@pytest.mark.parametrize("late", [False, True], ids=["before", "while the claim is written"])
+async def test_rules_that_were_tightened_after_an_approval_are_obeyed_and_leave_it_unused(
+    late: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    approve = Rule(id="ask", effect=Effect.REQUIRE_APPROVAL, approval=ApprovalPolicy())
+    rules = Rules(approve)
+    async with Workbench(policy=rules) as bench:
+        waiting = await bench.alice.execute(CHARGE, {"amount": 1})
+        await bench.bob.approve(waiting)
+        if late:
+            monkeypatch.setattr(
+                bench.store, "tail", changing(bench.store.tail, rules, approve, DENY)
+            )
+        else:
+            rules.change(approve, DENY)
+        with refused_with("policy.denied"):
+            await bench.alice.resume(waiting)
+        assert bench.provider.charges == 0
+        [request] = (await bench.store.list(ApprovalRequest, TENANT)).items
+        assert isinstance(request, Stored)
+        assert request.document.status is ApprovalStatus.APPROVED
 
 
 async def test_rules_that_still_allow_let_it_pass_under_their_new_revision() -> None:

@@ -1,10 +1,12 @@
 """Checks of what a shell is set up with: the app, its settings, principals, and rules."""
 
 import asyncio
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
 from pathlib import Path
+from typing import Final
 
 from amends.app.amends import Amends
 from amends.cli.acting import read_principals
@@ -12,6 +14,8 @@ from amends.cli.apps import load_capabilities, load_settings
 from amends.contracts.errors import AmendsError
 from amends.wiring.contents import Check, Level
 from amends.wiring.opening import Settings
+
+_WRITABLE_BY_OTHERS: Final = 0o022
 
 
 def configured(
@@ -28,6 +32,7 @@ def configured(
         )
     if policy is not None:
         yield _checked("policy", lambda: _ruled(policy))
+        yield from _unguarded(policy)
 
 
 def _checked(name: str, look: Callable[[], str]) -> Check:
@@ -46,6 +51,17 @@ def _ruled(policy: Path) -> str:
 
     rules = PolicyFile(policy).current
     return f"There are {len(rules.rules)} rules, of revision {rules.revision}."
+
+
+def _unguarded(policy: Path) -> Iterator[Check]:
+    """A warning where others can write the rules, since these decide what is allowed."""
+    if os.name == "posix" and policy.exists() and policy.stat().st_mode & _WRITABLE_BY_OTHERS:
+        yield Check(
+            name="policy",
+            level=Level.WARN,
+            says=f"Other users can write {policy.name}, and so decide what is allowed.",
+            todo=f"Run: chmod go-w {policy.name}",
+        )
 
 
 def _told(settings: Settings) -> str:
