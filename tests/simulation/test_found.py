@@ -82,7 +82,7 @@ def test_a_process_that_slept_over_the_stores_answer_does_not_take_it_for_the_ti
 
     async def nothing(_town: Town, _host: Host) -> None: ...
 
-    assert stopped_everywhere(nothing, execute("a1"), STEADY, 16.0) > 15
+    assert stopped_everywhere(nothing, execute("a1"), STEADY, 16.0) > 10
 
 
 @pytest.mark.rule("TX-RECON-3")

@@ -56,18 +56,20 @@ def seal(tail: Tail | None, steps: Sequence[Step], signer: Signer | None) -> tup
     Raises `Misuse` (`misuse.receipt_steps_mixed`, `misuse.receipt_hashes`), and `Refused`
     (`input.invalid_time`) for a naive time.
     """
+    if not steps:
+        return ()
     _require_one_transaction(steps)
+    chain = chain_of(steps[0].transaction_id)
     number, previous = (tail.number, tail.hash) if tail else (0, GENESIS)
     receipts: list[Receipt] = []
     for step in map(_admitted, steps):
         number += 1
-        chain = chain_of(step.transaction_id)
         digest = _hash_of(chain, number, previous, step)
         receipts.append(
             Receipt(chain=chain, number=number, previous=previous, hash=digest, step=step)
         )
         previous = digest
-    if receipts and signer is not None:
+    if signer is not None:
         receipts[-1] = _signed(receipts[-1], signer)
     return tuple(receipts)
 

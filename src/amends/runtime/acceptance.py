@@ -232,7 +232,7 @@ def new_action(admitted: Admitted) -> ActionDocument:
         mode=admitted.mode,
         capability_id=capability.id,
         context=admitted.context,
-        principal=admitted.caller.principal.ref,
+        principal=admitted.requester,
         scopes=admitted.caller.principal.scopes,
         asserted=admitted.caller.asserted,
         identity=admitted.caller.identity,

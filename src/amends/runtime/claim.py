@@ -101,7 +101,7 @@ class Claim:
         draft.put(record, Due(after_ms=attempt.lease_ms))
         if ground.not_after is not None:
             draft.before(ground.not_after)
-        actor = admitted.caller.principal.ref
+        actor = admitted.requester
         draft.step(record_step(_STARTED[admitted.mode], record, actor, admitted.now))
         await self._allowances.take(admitted, known, draft)
         tail = await self._tail(admitted, known, ground, first=first)
@@ -262,7 +262,7 @@ class Claim:
         request = _approval_request(admitted, ground, policy, bound, approval_id, action)
         draft.put(action)
         draft.insert(request, Due(at=request.expires_at))
-        actor = admitted.caller.principal.ref
+        actor = admitted.requester
         draft.step(approval_step(ReceiptType.APPROVAL_REQUESTED, request, actor, admitted.now))
         tail = await self._environment.store.tail(
             admitted.tenant, chain_of(ground.record.transaction_id)
@@ -348,7 +348,7 @@ def _running(
         action=action,
         settles=settles,
         tail=written.tail,
-        actor=admitted.caller.principal.ref,
+        actor=admitted.requester,
         started_at=written.at,
         lease_end=after_ms(written.at, attempt.lease_ms),
     )
@@ -365,7 +365,7 @@ def _call(
         handler=attempt.handler,
         capability=carrier.capability,
         tenant=record.tenant,
-        principal=admitted.caller.principal.ref,
+        principal=admitted.requester,
         identity=admitted.caller.identity,
         transaction_id=record.transaction_id,
         action_id=record.action_id,
@@ -409,7 +409,7 @@ def _approval_request(
         action_hash=bound,
         input_hash=admitted.input_hash,
         input=action.input,
-        requester=admitted.caller.principal.ref,
+        requester=admitted.requester,
         requester_names=names_of(admitted.caller.principal, admitted.caller.identity),
         identity=admitted.caller.identity,
         policy=policy,

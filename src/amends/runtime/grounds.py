@@ -163,7 +163,7 @@ class Grounds:
             CommitFacts(
                 plan_id=plan_id,
                 capability_id=capability.id,
-                principal=admitted.caller.principal.ref,
+                principal=admitted.requester,
                 transaction_id=admitted.chosen,
                 input_hash=admitted.input_hash,
                 identity=admitted.caller.identity,
@@ -307,7 +307,7 @@ def new_record(admitted: Admitted) -> TransactionRecord:
         connector_capability_id=admitted.serving.capability.id,
         mode=admitted.mode,
         context=admitted.context,
-        principal=admitted.caller.principal.ref,
+        principal=admitted.requester,
         identity=admitted.caller.identity,
         status=Status.PREPARED,
         input_hash=admitted.input_hash,

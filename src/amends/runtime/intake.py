@@ -56,22 +56,27 @@ class Intake:
         action = request.action
         envelope = open_envelope(request, environment.ids)
         context, value = envelope.context, envelope.input
-        _pass(passed, "envelope")
+        passed.append(_PASSED["envelope"])
         request = self._identified(request)
-        _pass(passed, "identity")
+        passed.append(_PASSED["identity"])
         registered = environment.registry.get(action.capability_id)
         serving = self._serving(registered, context.mode)
-        _pass(passed, "capability")
+        passed.append(_PASSED["capability"])
         _check_schema(registered, serving, context.mode, value)
-        _pass(passed, "schema")
+        passed.append(_PASSED["schema"])
         _check_contract(registered, serving, request, context)
-        _pass(passed, "contract")
+        passed.append(_PASSED["contract"])
         credential = self._credential(serving, request, now)
-        _pass(passed, "credential")
+        passed.append(_PASSED["credential"])
         judgement = judge(environment.policy, registered, serving, request, value)
         passed.append(judgement.verdict)
+        caller = request.caller
         return Admitted(
             request=request,
+            mode=context.mode,
+            caller=caller,
+            tenant=caller.tenant,
+            requester=caller.principal.ref,
             registered=registered,
             serving=serving,
             action_id=envelope.action_id,
@@ -123,10 +128,6 @@ _GATES: Final = (
 
 
 _PASSED: Final = {gate: GateVerdict(gate=gate, answer=_ALLOW) for gate in _GATES}
-
-
-def _pass(passed: list[GateVerdict], gate: str) -> None:
-    passed.append(_PASSED[gate])
 
 
 def _check_identity(request: Request) -> None:

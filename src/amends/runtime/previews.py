@@ -158,7 +158,7 @@ class Previews:
         due = Due(at=record.plan.expires_at) if record.plan else None
         draft.insert(record, due)
         draft.insert(action)
-        actor = admitted.caller.principal.ref
+        actor = admitted.requester
         if flagged:
             draft.step(record_step(ReceiptType.PREVIEW_EFFECT, record, actor, admitted.now))
         draft.step(record_step(_TYPES[event], record, actor, admitted.now))
@@ -192,7 +192,7 @@ class Previews:
             plan_id=admitted.context.plan_id,
             transaction_id=admitted.transaction_id,
             action_id=admitted.action_id,
-            requester=admitted.caller.principal.ref,
+            requester=admitted.requester,
             identity=admitted.caller.identity,
             input_hash=admitted.input_hash,
             input=admitted.canonical,
@@ -236,7 +236,7 @@ def _preview_call(admitted: Admitted) -> Call:
         handler=Handler.PREVIEW,
         capability=admitted.serving.capability,
         tenant=admitted.tenant,
-        principal=admitted.caller.principal.ref,
+        principal=admitted.requester,
         identity=admitted.caller.identity,
         transaction_id=admitted.transaction_id,
         action_id=admitted.action_id,

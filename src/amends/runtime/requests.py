@@ -11,7 +11,7 @@ from amends.contracts.enums import Mode
 from amends.contracts.ids import ActionId, TenantId, TransactionId
 from amends.contracts.json_types import Json
 from amends.contracts.outcomes import ProviderOperation
-from amends.contracts.principals import Caller
+from amends.contracts.principals import Caller, PrincipalRef
 from amends.contracts.secrets import Credential
 from amends.governance.policy import PolicyDecision
 from amends.runtime.registry import Registered
@@ -41,10 +41,15 @@ class Admitted(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     `serving` carries the action out: in a compensation it may be another capability than the
     `registered` one that governs. `canonical` are the bytes that everything derives from.
     `idempotency_key` is the request's, or the one that the action was accepted with before.
-    `judged_under` is the policy's revision when it was asked for the `decision`.
+    `judged_under` is the policy's revision when it was asked for the `decision`. `mode`, `caller`,
+    `tenant` and `requester` are the request's own, laid out because every step reads them.
     """
 
     request: Request
+    mode: Mode
+    caller: Caller
+    tenant: TenantId
+    requester: PrincipalRef
     registered: Registered
     serving: Registered
     action_id: ActionId
@@ -61,21 +66,6 @@ class Admitted(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     credential: Credential | None
     verdicts: tuple[GateVerdict, ...]
     now: datetime
-
-    @property
-    def mode(self) -> Mode:
-        """The mode asked for."""
-        return self.context.mode
-
-    @property
-    def caller(self) -> Caller:
-        """Who asks."""
-        return self.request.caller
-
-    @property
-    def tenant(self) -> TenantId:
-        """The tenant everything belongs to."""
-        return self.request.caller.principal.tenant
 
     @property
     def transaction_id(self) -> TransactionId:
@@ -101,7 +91,7 @@ class Admitted(msgspec.Struct, frozen=True, gc=False, kw_only=True):
             action_id=self.action_id,
             capability_id=self.registered.capability.id,
             context=self.request.action.transaction,
-            principal=self.caller.principal.ref,
+            principal=self.requester,
             identity=self.caller.identity,
             input_hash=self.input_hash,
             idempotency_key=self.request.action.idempotency_key,
@@ -118,7 +108,7 @@ class Admitted(msgspec.Struct, frozen=True, gc=False, kw_only=True):
             mode=self.mode,
             plan_id=self.context.plan_id,
             compensation_for=self.context.compensation_for,
-            requester=self.caller.principal.ref,
+            requester=self.requester,
             identity=self.caller.identity,
             input_hash=self.input_hash,
         )
