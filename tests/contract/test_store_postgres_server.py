@@ -129,7 +129,6 @@ def ask(database: Database, server: PostgresServer, sql: str) -> None:
     server.ask(database.superuser_url, execute)
 
 
-@pytest.mark.fault(17)
 async def test_a_role_or_a_database_that_loses_commits_is_refused(
     postgres_server: PostgresServer,
 ) -> None:
@@ -228,6 +227,7 @@ async def test_many_that_open_a_new_database_at_once_make_one_schema(
     postgres_server.take_back(database)
 
 
+@pytest.mark.fault(64)
 async def test_a_step_that_was_cut_off_leaves_nothing_and_is_begun_anew(
     postgres_server: PostgresServer,
 ) -> None:
@@ -245,6 +245,7 @@ async def test_a_step_that_was_cut_off_leaves_nothing_and_is_begun_anew(
     postgres_server.take_back(database)
 
 
+@pytest.mark.fault(64)
 async def test_replicas_that_are_open_go_on_while_a_later_step_is_taken(
     postgres_server: PostgresServer,
 ) -> None:
@@ -396,6 +397,7 @@ async def test_a_writer_that_stands_still_keeps_back_the_feed_and_nothing_of_it_
         assert [one.position for one in await store.feed()] == [1, 3]
 
 
+@pytest.mark.fault(27)
 async def test_a_tenant_with_a_long_backlog_keeps_no_other_waiting(
     postgres_server: PostgresServer,
 ) -> None:

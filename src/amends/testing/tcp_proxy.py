@@ -34,6 +34,7 @@ class TcpProxy:
     def __init__(self, port: int, host: str = "127.0.0.1") -> None:
         self._target = (host, port)
         self._armed: list[Cut] = []
+        self._spared = 0
         self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self.cuts = 0
@@ -63,8 +64,9 @@ class TcpProxy:
         user = f"{parts.username}@" if parts.username else ""
         return urlunsplit(parts._replace(netloc=f"{user}127.0.0.1:{self.port}"))
 
-    def cut_next(self, *cuts: Cut) -> None:
-        """Cut the next COMMITs in these ways, one after the other."""
+    def cut_next(self, *cuts: Cut, spare: int = 0) -> None:
+        """Cut the next COMMITs in these ways, one after the other, once so many went through."""
+        self._spared = spare
         self._armed.extend(cuts)
 
     def cut_all(self) -> None:
@@ -100,13 +102,23 @@ class TcpProxy:
     ) -> None:
         with contextlib.suppress(OSError):
             while data := await reader.read(_CHUNK):
-                if self._armed and data.endswith(_COMMIT):
-                    self.cuts += 1
-                    if self._armed.pop(0) is Cut.BEFORE_COMMIT:
-                        return
+                cut = self._cut(data)
+                if cut is Cut.BEFORE_COMMIT:
+                    return
+                if cut is Cut.AFTER_COMMIT:
                     kept_back.set()
                 server.write(data)
                 await server.drain()
+
+    def _cut(self, data: bytes) -> Cut | None:
+        """How to cut now, if at all."""
+        if not self._armed or not data.endswith(_COMMIT):
+            return None
+        if self._spared:
+            self._spared -= 1
+            return None
+        self.cuts += 1
+        return self._armed.pop(0)
 
     async def _answer(
         self, server: asyncio.StreamReader, writer: asyncio.StreamWriter, kept_back: asyncio.Event

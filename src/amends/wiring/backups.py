@@ -16,10 +16,8 @@ was merely copied back by hand.
 import asyncio
 import contextlib
 import os
-from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
-from typing import Final
 
 import msgspec
 
@@ -43,12 +41,7 @@ from amends.stores.sqlite.backup import (
 from amends.stores.sqlite.survey import BeyondIt, Survey
 from amends.wiring.keys import key_path, load_or_make_key, read_keys
 from amends.wiring.quiet import open_quietly
-
-RESTORED: Final = "restored"
-"""Why everything is frozen."""
-
-Phase = Callable[[str], Told]
-"""Called when a phase of long work begins; returns what its progress is told to."""
+from amends.wiring.restored import RESTORED, Phase, Restored
 
 
 class BackedUp(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,22 +51,6 @@ class BackedUp(msgspec.Struct, frozen=True, kw_only=True):
     file: str
     size: int
     key: str | None
-
-
-class Restored(msgspec.Struct, frozen=True, kw_only=True):
-    """A store that was restored.
-
-    `kept` is the file that holds what stood there before, and `went_on` are the transactions that
-    it knows more of. `key_made` says that the backup came without a key and a new one was made.
-    """
-
-    lineage: str
-    from_lineage: str
-    replaced_lineage: str | None
-    kept: str | None
-    went_on: tuple[BeyondIt, ...] = ()
-    key_made: bool
-    frozen: Frozen
 
 
 def make_backup(database: Path, target: Path, *, with_key: bool, phase: Phase) -> BackedUp:

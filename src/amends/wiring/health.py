@@ -23,6 +23,8 @@ from amends.stores.sqlite.logbook import began, checkpoints, count_receipts
 from amends.stores.sqlite.survey import Survey, library_version
 from amends.wiring.contents import NAMED, Check, Level, Told, look_into
 from amends.wiring.keys import FileSigner, StoreSigner, key_path, leftovers
+from amends.wiring.places import OnServer, Place, beside
+from amends.wiring.surveying import survey_of
 from amends.wiring.taking_in import Looked, take_in
 
 _OTHERS_WRITE: Final = 0o022
@@ -31,11 +33,44 @@ _STALE: Final = timedelta(days=2)
 """A running program makes a checkpoint each day."""
 
 
-def examine(database: Path, *, quick: bool, told: Told) -> Iterator[Check]:
+def examine(place: Place, *, quick: bool, told: Told) -> Iterator[Check]:
     """Check a store that is there, thing by thing. `told` hears how far the long checks are.
 
     Not to be called from an event loop.
     """
+    if isinstance(place, OnServer):
+        yield from _on_server(place, quick=quick, told=told)
+    else:
+        yield from _in_a_file(place, quick=quick, told=told)
+
+
+def _on_server(place: OnServer, *, quick: bool, told: Told) -> Iterator[Check]:
+    """What can be checked on a server, as far as it can be used at all."""
+    from amends.wiring.server_upkeep import examine_server
+
+    checks = tuple(examine_server(place))
+    yield from checks
+    schema = [check.level for check in checks if check.name == "schema"]
+    if schema == [Level.OK] and all(check.level is not Level.FAULT for check in checks):
+        yield from _keys_and_rows(place, quick=quick, told=told)
+
+
+def _keys_and_rows(place: Place, *, quick: bool, told: Told) -> Iterator[Check]:
+    signer = None
+    for check, found in _key(place):
+        signer = found or signer
+        yield check
+    if signer is not None:
+        yield from _spilled(place, signer)
+    if isinstance(place, Path):
+        try:
+            yield _checkpoint(place, system_clock())
+        except AmendsError as error:
+            yield _refused("checkpoint", error)
+    yield from look_into(place, quick=quick, told=told)
+
+
+def _in_a_file(database: Path, *, quick: bool, told: Told) -> Iterator[Check]:
     yield from _files(database)
     yield _library()
     try:
@@ -48,17 +83,7 @@ def examine(database: Path, *, quick: bool, told: Told) -> Iterator[Check]:
     if survey.missing:
         return
     yield _durability(database)
-    signer = None
-    for check, found in _key(database):
-        signer = found or signer
-        yield check
-    if signer is not None:
-        yield from _spilled(database, signer)
-    try:
-        yield _checkpoint(database, system_clock())
-    except AmendsError as error:
-        yield _refused("checkpoint", error)
-    yield from look_into(database, quick=quick, told=told)
+    yield from _keys_and_rows(database, quick=quick, told=told)
 
 
 # ── the files ────────────────────────────────────────────────────────────────────────────────────
@@ -140,8 +165,8 @@ def _durability(database: Path) -> Check:
     return Check(name="durability", level=Level.OK, says=says)
 
 
-def _key(database: Path) -> Iterator[tuple[Check, StoreSigner | None]]:
-    path = key_path(database)
+def _key(place: Place) -> Iterator[tuple[Check, StoreSigner | None]]:
+    path = key_path(beside(place))
     if not path.exists():
         yield (
             Check(
@@ -163,12 +188,12 @@ def _key(database: Path) -> Iterator[tuple[Check, StoreSigner | None]]:
     except AmendsError as error:
         yield _refused("key", error), None
         return
-    yield _signers(database, signer), signer
+    yield _signers(place, signer), signer
     yield _ring(signer.ring), None
 
 
-def _signers(database: Path, signer: FileSigner) -> Check:
-    with Survey(database) as survey:
+def _signers(place: Place, signer: FileSigner) -> Check:
+    with survey_of(place) as survey:
         foreign = survey.signers() - {key.key_id for key in signer.ring.published}
     if foreign:
         says = "Some of the latest receipts were signed with another key than those beside."
@@ -213,9 +238,9 @@ def _checkpoint(database: Path, now: datetime) -> Check:
 # ── what the store had refused ───────────────────────────────────────────────────────────────────
 
 
-def _spilled(database: Path, signer: StoreSigner) -> Iterator[Check]:
+def _spilled(place: Place, signer: StoreSigner) -> Iterator[Check]:
     try:
-        looked = asyncio.run(take_in(database, signer))
+        looked = asyncio.run(take_in(place, signer))
     except AmendsError as error:
         yield _refused("spill", error)
         return

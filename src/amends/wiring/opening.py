@@ -9,7 +9,7 @@ import msgspec
 
 from amends.connectors.port import Connector
 from amends.contracts.declarations import Capability
-from amends.contracts.errors import AmendsError, Misuse
+from amends.contracts.errors import AmendsError
 from amends.contracts.limits import LEASE_GRACE_MS
 from amends.contracts.principals import PrincipalSource
 from amends.contracts.secrets import CredentialSource
@@ -23,10 +23,10 @@ from amends.runtime.environment import Environment
 from amends.runtime.registry import Registry
 from amends.stores.memory import MemoryStore
 from amends.stores.port import Store
-from amends.stores.sqlite import open_sqlite
+from amends.wiring.drivers import open_place
 from amends.wiring.identifiers import new_id, new_owner
 from amends.wiring.keys import FileSigner, StoreSigner, ephemeral_key, key_path
-from amends.wiring.places import beside_of, is_on_a_server
+from amends.wiring.places import OnServer, beside_of, is_on_a_server
 from amends.wiring.spill import FileSpill, spill_path
 
 
@@ -154,22 +154,9 @@ async def open_store(url: str) -> tuple[Store, StoreSigner]:
     beside = beside_of(url)
     if beside is None:
         return MemoryStore(), ephemeral_key()
-    store = await _on_a_server(url) if is_on_a_server(url) else await open_sqlite(beside)
+    store = await open_place(OnServer(url) if is_on_a_server(url) else beside)
     try:
         return store, FileSigner(key_path(beside))
     except AmendsError:
         await store.close()
         raise
-
-
-async def _on_a_server(url: str) -> Store:
-    """Raises `Misuse` (`store.driver_missing`), and as `open_postgres`."""
-    try:
-        from amends.stores.postgres import open_postgres
-    except ModuleNotFoundError as error:
-        raise Misuse(
-            "store.driver_missing",
-            "What speaks with PostgreSQL is not installed.",
-            next_step="Install it with pip install 'amends[postgres]'.",
-        ) from error
-    return await open_postgres(url)

@@ -14,6 +14,7 @@ from amends.receipts.signing import KeyRing
 from amends.runtime.engine import Engine
 from amends.runtime.spilled import Became, SpilledAnswers
 from amends.wiring.keys import StoreSigner
+from amends.wiring.places import Place, beside
 from amends.wiring.quiet import open_quietly
 from amends.wiring.spill import forget, read_spilled, waiting
 
@@ -29,12 +30,12 @@ class Looked(msgspec.Struct, frozen=True, kw_only=True):
     error: AmendsError | None = None
 
 
-async def take_in(database: Path, signer: StoreSigner) -> tuple[Looked, ...]:
+async def take_in(database: Place, signer: StoreSigner) -> tuple[Looked, ...]:
     """Take in every spilled settlement that waits beside a store, oldest first.
 
     Raises what opening the store does.
     """
-    files = waiting(database)
+    files = waiting(beside(database))
     if not files:
         return ()
     keys = KeyRing([key for key in signer.ring.published if key.compromised is None])

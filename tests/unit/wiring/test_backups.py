@@ -18,8 +18,9 @@ from amends.testing.refusals import refused_with
 from amends.testing.workbench import CHARGE
 from amends.wiring import backups
 from amends.wiring.auditing import check_store, public_keys
-from amends.wiring.backups import Restored, make_backup, restore
+from amends.wiring.backups import make_backup, restore
 from amends.wiring.keys import key_path, read_keys, rotate_key
+from amends.wiring.restored import Restored
 from tests.unit.wiring.store_files import BOB, OLGA, ORDER, TENANT, change, fill, try_again, work
 
 

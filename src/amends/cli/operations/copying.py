@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from amends.cli.paper import Paper
     from amends.contracts.json_types import JsonObject
     from amends.recovery.freezing import Frozen
-    from amends.wiring.backups import BackedUp, Restored
+    from amends.wiring.backups import BackedUp
+    from amends.wiring.restored import Restored
 
 
 def backup(
@@ -58,7 +59,10 @@ def _tell_backup(paper: "Paper", made: "BackedUp") -> None:
 
 
 def restore(
-    file: Annotated[Path, Parameter(help="A file that amends backup has written.")],
+    file: Annotated[
+        Path | None,
+        Parameter(help="A file that amends backup has written; none for a store on a server."),
+    ] = None,
     /,
     *,
     yes: Yes = False,
@@ -70,14 +74,33 @@ def restore(
     from amends.cli.answers import Answer, give
     from amends.cli.operations.progress import phases
     from amends.wiring import backups
-    from amends.wiring.places import file_of
+    from amends.wiring.places import OnServer, file_of, is_on_a_server
 
-    database = file_of(place.store)
-    _ask(exists=database.exists(), yes=yes)
-    with phases() as phase:
-        done = backups.restore(file.absolute(), database, replace=True, phase=phase)
+    if file is None and is_on_a_server(place.store):
+        from amends.wiring.server_upkeep import go_on_after_restore
+
+        _ask(exists=True, yes=yes)
+        with phases() as phase:
+            done = go_on_after_restore(OnServer(place.store), phase)
+    else:
+        database, source = file_of(place.store), _named(file)
+        _ask(exists=database.exists(), yes=yes)
+        with phases() as phase:
+            done = backups.restore(source, database, replace=True, phase=phase)
     answer = Answer(data=_document(done), tell=lambda paper: _tell(paper, done))
     return give(answer, sys.stdout, as_json=place.json, utc=False, interrupted=False)
+
+
+def _named(file: Path | None) -> Path:
+    from amends.contracts.errors import Misuse
+
+    if file is None:
+        raise Misuse(
+            "cli.backup_required",
+            "No backup was named.",
+            next_step="Name a file that amends backup has written.",
+        )
+    return file.absolute()
 
 
 def _ask(*, exists: bool, yes: bool) -> None:

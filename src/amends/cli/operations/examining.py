@@ -41,9 +41,9 @@ def doctor(
     from amends.contracts.errors import Corrupt
     from amends.wiring.contents import Level
     from amends.wiring.health import examine
-    from amends.wiring.places import existing_database
+    from amends.wiring.places import existing_place
 
-    database = existing_database(place.store)
+    database = existing_place(place.store)
     with phases() as phase:
         checks = [*configured(app, settings, principals, policy)]
         checks += examine(database, quick=quick, told=phase("Examining"))
@@ -95,9 +95,9 @@ def migrate(
 
     from amends.cli.answers import Answer, give
     from amends.wiring.migrating import schema_steps, take_steps
-    from amends.wiring.places import existing_database
+    from amends.wiring.places import existing_place
 
-    database = existing_database(place.store)
+    database = existing_place(place.store)
     steps = schema_steps(database)
     missing = [one for one in steps if not one.taken]
     if missing and not dry_run:

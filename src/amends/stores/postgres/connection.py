@@ -26,9 +26,11 @@ import asyncpg
 import msgspec
 
 from amends.contracts.errors import AmendsError, Unavailable
+from amends.contracts.ids import uuid7_hex
 from amends.stores.postgres.address import Address
 from amends.stores.postgres.failures import CLOSED, foreign_loop, unreachable
 from amends.stores.postgres.migrations import SYNCHRONOUS, SYSTEM, TIMELINE
+from amends.stores.rows import to_micros
 
 CONNECT_S: Final = 10.0
 PATIENCE_S: Final = 15.0
@@ -55,6 +57,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     clock: Callable[[], datetime | None] = _server_time
     readers: int = 4
     patience_s: float = PATIENCE_S
+    taking_over: bool = False
 
     def now(self) -> datetime | None:
         """The time to use instead of the server's, in tests."""
@@ -135,23 +138,32 @@ class Standing(NamedTuple):
     timeline: int
 
 
-async def check_timeline(connection: Any) -> Standing:
+async def check_timeline(connection: Any, *, taking_over: bool = False) -> Standing:
     """Which store it is, once it is sure that this is where it was last used.
 
     Raises `Unavailable` (`store.timeline_changed`).
     """
     lineage, synchronous, same, timeline = await connection.fetchrow(_STAND)
-    if not same:
+    if not same and not taking_over:
         if not synchronous:
             raise Unavailable(
                 "store.timeline_changed",
                 "The server was restored or failed over since this store was last used, and what"
                 " was acknowledged last may be missing from it.",
-                next_step="Freeze what is open with amends db accept-timeline, then release it"
-                " one by one.",
+                next_step="Stop every process that uses the store, and run amends restore without"
+                " a file: it freezes what is open.",
             )
         await accept_timeline(connection)
     return Standing(lineage, timeline)
+
+
+async def take_over(connection: Any) -> None:
+    """Make another store of it, which nobody else can open until a server is accepted again."""
+    now = await connection.fetchval("SELECT clock_timestamp()")
+    await connection.execute(
+        "UPDATE amends.store SET lineage = $1, timeline = 0, synchronous = false",
+        uuid7_hex(to_micros(now) // 1000, os.urandom(10)),
+    )
 
 
 async def accept_timeline(connection: Any) -> None:
@@ -203,7 +215,7 @@ class Connections:
     async def keep(self, connection: Any) -> None:
         """Take over a connection that is open already."""
         async with whole(connection, self._terms.address):
-            self.standing = await check_timeline(connection)
+            self.standing = await check_timeline(connection, taking_over=self._terms.taking_over)
         self._idle.append(connection)
 
     async def close(self) -> None:
@@ -232,7 +244,9 @@ class Connections:
         connection = await connect(self._terms.address)
         try:
             async with whole(connection, self._terms.address):
-                self.standing = await check_timeline(connection)
+                self.standing = await check_timeline(
+                    connection, taking_over=self._terms.taking_over
+                )
         except BaseException:
             connection.terminate()
             raise

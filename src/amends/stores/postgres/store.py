@@ -16,7 +16,15 @@ from amends.contracts.evidence import Receipt, Tail
 from amends.contracts.ids import TenantId
 from amends.stores.port import Accepted, ChangeSet, FeedEntry, Lost, Page, Stored
 from amends.stores.postgres.address import address_of
-from amends.stores.postgres.connection import PATIENCE_S, Connections, Terms, connect
+from amends.stores.postgres.connection import (
+    PATIENCE_S,
+    Connections,
+    Terms,
+    accept_timeline,
+    connect,
+    take_over,
+    whole,
+)
 from amends.stores.postgres.migrations import migrate
 from amends.stores.postgres.reader import Reader
 from amends.stores.postgres.session import Session
@@ -33,25 +41,30 @@ async def open_postgres(
     clock: Callable[[], datetime | None] | None = None,
     patience_s: float = PATIENCE_S,
     writers: int = 1,
+    taking_over: bool = False,
 ) -> "PostgresStore":
     """Open the store in this database, making it if there is none.
 
     Without a `clock`, which tests have, and wherever it gives none, the server's time counts.
     `patience_s` is how long a call
     waits for a server that cannot be reached, or for others that hold what it needs; `writers` how
-    many batches may be on their way at once.
+    many batches may be on their way at once. With `taking_over` a store whose server was restored
+    is opened all the same, as another store, and by nobody else until `accept_server`.
 
     Raises `Misuse` (`store.url_unknown`), `Unavailable` (`store.unavailable`, `store.not_durable`,
     `store.foreign_file`, `store.schema_too_new`, `store.server_too_old`,
     `store.timeline_changed`) or `Corrupt` (`store.schema_changed`).
     """
-    terms = Terms(address=address_of(url), patience_s=patience_s)
+    terms = Terms(address=address_of(url), patience_s=patience_s, taking_over=taking_over)
     if clock is not None:
         terms = msgspec.structs.replace(terms, clock=clock)
     connection = await connect(terms.address)
     writing, reading = Connections(terms, writers), Connections(terms, terms.readers)
     try:
         await migrate(connection)
+        if taking_over:
+            async with whole(connection, terms.address):
+                await take_over(connection)
         await writing.keep(connection)
     except BaseException:
         connection.terminate()
@@ -133,6 +146,12 @@ class PostgresStore:
         """See `Store.lineage`."""
         self._asked()
         return self._writing.standing.lineage
+
+    async def accept_server(self) -> None:
+        """Write down that the store goes on where it is now; others can open it again."""
+        self._asked()
+        async with self._writing.asked() as connection:
+            await accept_timeline(connection)
 
     async def close(self) -> None:
         """See `Store.close`."""
