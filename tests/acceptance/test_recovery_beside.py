@@ -149,7 +149,8 @@ async def test_recovery_never_takes_what_its_own_process_still_runs(setup: Setup
             run_errand(own, Execute(action_id="act_1", transaction_id="txn_1"))
         )
         await sent.wait()
-        own.clock.step(JUMP_MS)
+        for till in (own, other):
+            till.clock.step(JUMP_MS)
         assert (await own.sweeper.sweep()).lapsed == 0
         assert await status(own, "txn_1") == "prepared"
         assert (await other.sweeper.sweep()).lapsed == 1

@@ -34,10 +34,12 @@ from amends.testing.store_documents import (
     TENANT,
     a_transaction,
     an_action,
+    an_approval,
     changed,
     links,
     one_of_each,
 )
+from amends.testing.tcp_proxy import TcpProxy
 
 TABLES: Final = (*[shape.table for shape in SHAPES.values()], "receipts")
 BOOKED: Final = Migration(2, "a second step", "CREATE TABLE amends.later (a int)")
@@ -427,6 +429,42 @@ async def test_without_a_clock_of_its_own_the_servers_time_counts(
         assert answer.at == found.due_at
         assert before < answer.at < found.read_at
         assert len(await store.due(TransactionRecord, 1)) == 1
+        await store.close()
+
+
+async def test_who_waits_for_a_decision_hears_of_it_from_any_process(
+    postgres_server: PostgresServer,
+) -> None:
+    async with PostgresBench(postgres_server) as bench:
+        waiting, deciding = await bench.open(), await bench.open()
+        request = an_approval()
+        await commit(deciding, Insert(request))
+        hearing = [asyncio.ensure_future(waiting.news(30)) for _ in range(3)]
+        for _ in range(100):
+            await asyncio.sleep(0.05)
+            following = changed(request, frozen=None)
+            await commit(deciding, Replace(following))
+            request = following
+            if all(one.done() for one in hearing):
+                break
+        await asyncio.wait_for(asyncio.gather(*hearing), 1)
+        await commit(deciding, Insert(a_transaction()))
+        started = asyncio.get_running_loop().time()
+        await waiting.news(0.2)
+        assert asyncio.get_running_loop().time() - started >= 0.19
+
+
+async def test_a_listener_that_lost_its_server_only_waits_and_listens_again(
+    postgres_server: PostgresServer,
+) -> None:
+    async with PostgresBench(postgres_server) as bench, TcpProxy(postgres_server.port) as proxy:
+        store = await open_postgres(proxy.beside(bench.database.url))
+        await store.news(0.1)
+        proxy.cut_all()
+        proxy.refusing = True
+        await store.news(0.1)
+        proxy.refusing = False
+        await store.news(0.1)
         await store.close()
 
 

@@ -8,7 +8,7 @@ for a while, and never stands in the way of the rest.
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from typing import Final, TypeVar
 
 import msgspec
@@ -20,6 +20,7 @@ from amends.contracts.enums import Mode, Status
 from amends.contracts.errors import Conflict, OutcomeUnknown, Refused, Unavailable
 from amends.contracts.principals import Caller
 from amends.contracts.times import after_ms
+from amends.recovery.pacing import Pace, in_turns
 from amends.recovery.resting import Resting
 from amends.runtime.engine import Engine
 from amends.runtime.requests import Request
@@ -72,11 +73,18 @@ class Sweeper:
     """Looks after what is due in one store, for all tenants.
 
     `poll_s` is the pause between two rounds that found little; `batch` bounds one round;
-    `concurrency` bounds look-ups at a time.
+    `concurrency` bounds look-ups at a time, and `pace` how often one provider is asked for one
+    tenant.
     """
 
     def __init__(
-        self, engine: Engine, *, poll_s: float = 1.0, batch: int = 100, concurrency: int = 4
+        self,
+        engine: Engine,
+        *,
+        poll_s: float = 1.0,
+        batch: int = 100,
+        concurrency: int = 4,
+        pace: Pace | None = None,
     ) -> None:
         self._engine = engine
         self._store = engine.environment.store
@@ -86,6 +94,9 @@ class Sweeper:
         self._slots = asyncio.Semaphore(concurrency)
         self._asking: dict[str, asyncio.Task[None]] = {}
         self._resting = Resting()
+        self._pace = pace or Pace()
+        self._held_back = 0
+        """How many look-ups the last round left for later, so that the next one looks past them."""
 
     async def run(self) -> None:
         """Sweep until cancelled. A store that cannot be reached is tried again later.
@@ -119,7 +130,7 @@ class Sweeper:
 
     async def _round(self, swept: Swept, at_once: int) -> bool:
         """Do what is due, and begin look-ups while fewer than `at_once` run; say if more is due."""
-        limit = self._batch + len(self._asking) + len(self._resting)
+        limit = self._batch + len(self._asking) + len(self._resting) + self._held_back
         records = await self._store.due(TransactionRecord, limit)
         requests = await self._store.due(ApprovalRequest, limit)
         self._resting.keep(
@@ -133,9 +144,30 @@ class Sweeper:
         for request in filter(self._wants_help, requests):
             await self._help(request, self._write_expiry(request, swept), swept)
         room = max(at_once - len(self._asking), 0)
-        for record in unknown[:room]:
-            self._begin_look_up(record, swept)
-        return len(unknown) > room or max(len(records), len(requests)) >= limit
+        more = self._begin_look_ups(unknown, room, swept)
+        return more or (not self._held_back and max(len(records), len(requests)) >= limit)
+
+    def _begin_look_ups(
+        self, unknown: Sequence[Stored[TransactionRecord]], room: int, swept: Swept
+    ) -> bool:
+        """Begin as many as there is room for, tenants in turn; say if more only wait for room.
+
+        Others are held back: those that would ask one provider too often for one tenant.
+        """
+        begun = held_back = 0
+        for stored in in_turns(unknown, lambda one: one.document.tenant):
+            if begun == room:
+                break
+            record = stored.document
+            if self._pace.takes((record.connector_capability_id, record.tenant), stored.read_at):
+                self._begin_look_up(stored, swept)
+                begun += 1
+            else:
+                held_back += 1
+        if unknown:
+            self._pace.forget_full(unknown[0].read_at)
+        self._held_back = held_back
+        return len(unknown) > begun + held_back
 
     def _wants_help(self, stored: Stored[D]) -> bool:
         key = _key(stored.document)

@@ -125,7 +125,7 @@ class Deciding:
                     request = (await self.approval(caller, approval_id)).document
                     if request.status is not ApprovalStatus.PENDING:
                         return request
-                    await asyncio.sleep(delay)
+                    await self._environment.store.news(delay)
                     delay = min(delay * 2, _SLOWEST_POLL_S)
         except TimeoutError:
             raise coded("approval.wait_timeout", {"approval_id": approval_id}) from None

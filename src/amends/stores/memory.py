@@ -6,6 +6,7 @@ what was written and nothing is shared with the caller.
 Deliberately not here: durability of any kind, and threads: one memory belongs to one event loop.
 """
 
+import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
@@ -133,6 +134,11 @@ class MemoryStore:
     async def now(self) -> datetime:
         """See `Store.now`."""
         return self._open.clock()
+
+    async def news(self, seconds: float) -> None:
+        """See `Store.news`. It only waits."""
+        assert self._open is not None
+        await asyncio.sleep(seconds)
 
     async def lineage(self) -> str:
         """See `Store.lineage`."""

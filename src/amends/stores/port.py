@@ -233,6 +233,14 @@ class Store(Protocol):
         """The store's clock, the only one that leases and due times are compared with."""
         ...
 
+    async def news(self, seconds: float) -> None:
+        """Wait until something that people wait for may have been written, at most so long.
+
+        It may return early for nothing, and where a store hears of no other process it only waits.
+        So it decides nothing: whoever waits asks again.
+        """
+        ...
+
     async def lineage(self) -> str:
         """Made once with the store; a restored copy gets another."""
         ...

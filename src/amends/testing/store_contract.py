@@ -40,7 +40,7 @@ from amends.stores.shapes import shape_of
 from amends.testing.clock import START
 from amends.testing.store_contract_chains import ChainContract
 from amends.testing.store_contract_damage import DamageContract, LifeContract
-from amends.testing.store_contract_questions import DueContract, QuestionContract
+from amends.testing.store_contract_questions import DueContract, NewsContract, QuestionContract
 from amends.testing.store_contract_trial import Trial, commit, error_of, lost
 from amends.testing.store_documents import (
     OTHER_TENANT,
@@ -313,6 +313,7 @@ class StoreContract(
     ConcurrencyContract,
     QuestionContract,
     DueContract,
+    NewsContract,
     ChainContract,
     DamageContract,
     LifeContract,

@@ -141,6 +141,7 @@ class LifeContract(Trial):
                 store.receipts(TENANT, CHAIN),
                 store.feed(),
                 store.now(),
+                store.news(0),
                 store.lineage(),
                 commit(store, Insert(a_transaction())),
             ):

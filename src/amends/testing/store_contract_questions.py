@@ -3,6 +3,7 @@
 Part of `amends.testing.store_contract`.
 """
 
+import asyncio
 from datetime import timedelta
 
 from amends.contracts.approvals import ApprovalStatus
@@ -213,6 +214,17 @@ class DueContract(Trial):
             assert await _due(store) == ["2", "1"]
             receipts = [entry.receipt for entry in await store.feed()]
             assert receipts == [*links_1.receipts, *links_2.receipts]
+
+
+class NewsContract(Trial):
+    """Waiting without asking all the time."""
+
+    async def test_news_are_waited_for_no_longer_than_was_said(self) -> None:
+        async with self.bench() as bench:
+            store = await bench.open()
+            async with asyncio.timeout(10):
+                await store.news(0.01)
+                await store.news(0)
 
 
 async def _due(store: Store, limit: int = 10) -> list[str]:

@@ -22,6 +22,7 @@ from amends.contracts.errors import Corrupt, Unavailable
 from amends.contracts.outcomes import NotApplied
 from amends.contracts.secrets import Credential, Secret
 from amends.contracts.times import after_ms
+from amends.recovery.pacing import Pace
 from amends.recovery.sweeper import Sweeper
 from amends.runtime.engine import Engine
 from amends.testing import faults
@@ -315,6 +316,22 @@ async def test_look_ups_are_bounded_in_number() -> None:
         bench.wait(5)
         swept = await Sweeper(bench.engine, concurrency=2).sweep()
         assert (swept.reconciled, most) == (9, 2)
+
+
+@pytest.mark.fault(25)
+async def test_after_an_outage_a_provider_is_asked_at_a_pace_until_nothing_is_left() -> None:
+    desk = Desk([UNSURE], reconcile=[DONE])
+    async with Workbench(served=[desk.served()]) as bench:
+        for _ in range(7):
+            await ask(bench, action())
+        bench.wait(5)
+        sweeper = Sweeper(bench.engine, batch=2, pace=Pace(burst=3, per_s=2))
+        found = []
+        for _ in range(6):
+            found.append((await sweeper.sweep()).reconciled)
+            bench.wait(1)
+        assert sum(found) == 7
+        assert max(found) <= 3
 
 
 @pytest.mark.rule("TX-LEASE-2", "TX-RECON-4")

@@ -5,8 +5,8 @@ act on; `address` reads a URL; `schema` and `migrations` are the tables; `connec
 refuses a server that could lose what it acknowledged; `writes` makes a change set ready;
 `verdicts` decides a batch of them over what was read; `statements` is the SQL; `session` is one
 transaction over a batch; `truth` finds out what became of a COMMIT that nobody answered; `writer`
-is the queue; `reader` and `feed` answer questions; `store` is what users get. `survey` asks across
-tenants, for the upkeep.
+is the queue; `reader` and `feed` answer questions; `listening` wakes who waits; `store` is what
+users get. `survey` asks across tenants, for the upkeep.
 
 What holds here:
 

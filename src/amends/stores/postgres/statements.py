@@ -15,13 +15,17 @@ from itertools import groupby
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
+from amends.contracts.approvals import ApprovalRequest
 from amends.stores.postgres.migrations import SYNCHRONOUS
 from amends.stores.postgres.verdicts import Change, Effects
-from amends.stores.postgres.writes import TYPES, Chain, Held, Key
+from amends.stores.postgres.writes import PLACES, TYPES, Chain, Held, Key
 from amends.stores.shapes import SHAPES
 
 FEED_LOCK: Final = 0x416D6E64_00000002
 """Shared by everybody who has a position in the feed and has not committed it yet."""
+
+NEWS: Final = "amends_news"
+"""The channel on which listeners hear of what people wait for."""
 
 BEGIN: Final = """BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
 SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off;
@@ -35,6 +39,7 @@ SET LOCAL idle_in_transaction_session_timeout = '10s';
 The tenants follow it.
 """
 
+_AWAITED: Final = PLACES[ApprovalRequest]
 CLOCK_PART, TAIL_PART, HOLDER_PART = -1, 1000, 100
 SHAPED: Final = tuple(SHAPES[type_] for type_ in TYPES)
 
@@ -144,6 +149,8 @@ def write(effects: Effects, now: datetime | None, token: UUID, *, checked: bool)
         _check(text, effects)
     if effects.receipts:
         _append(text, effects)
+    if any(key.place == _AWAITED for key in effects.documents):
+        text.count("news", f"SELECT pg_notify('{NEWS}', '') IS NULL", 1)
     counts = ", ".join(f"(SELECT count(*) FROM {name})" for name in text.counted)
     return Statement(
         f"WITH {', '.join(text.parts)} SELECT ARRAY[{counts}]::bigint[], clock.at,"

@@ -25,6 +25,7 @@ from amends.stores.postgres.connection import (
     take_over,
     whole,
 )
+from amends.stores.postgres.listening import Listener
 from amends.stores.postgres.migrations import migrate
 from amends.stores.postgres.reader import Reader
 from amends.stores.postgres.session import Session
@@ -85,6 +86,7 @@ class PostgresStore:
         self._reading = reading
         self._writer = Writer([Session(writing, terms) for _ in range(writers)])
         self._reader = Reader(reading, terms)
+        self._listener = Listener(terms)
         self._closed = False
 
     def _asked(self) -> Reader:
@@ -142,6 +144,11 @@ class PostgresStore:
         """See `Store.now`."""
         return await self._asked().now()
 
+    async def news(self, seconds: float) -> None:
+        """See `Store.news`. It hears of all processes, unless a pooler stands between."""
+        self._asked()
+        await self._listener.wait(seconds)
+
     async def lineage(self) -> str:
         """See `Store.lineage`."""
         self._asked()
@@ -162,3 +169,4 @@ class PostgresStore:
         self._writer.refuse()
         await self._writing.close()
         await self._reading.close()
+        await self._listener.close()

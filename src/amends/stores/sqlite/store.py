@@ -111,6 +111,11 @@ class SqliteStore:
         """See `Store.now`."""
         return self._usable().terms.clock()
 
+    async def news(self, seconds: float) -> None:
+        """See `Store.news`. It only waits."""
+        self._usable()
+        await asyncio.sleep(seconds)
+
     async def lineage(self) -> str:
         """See `Store.lineage`."""
         return self._usable().lineage
