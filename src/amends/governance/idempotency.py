@@ -86,7 +86,7 @@ def _within(
         case KeyScope.CAPABILITY:
             return capability_id
         case KeyScope.PRINCIPAL:
-            return f"{principal.ref.kind.value}:{principal.id}"
+            return f"{principal.kind.value}:{principal.id}"
         case KeyScope.TENANT:
             return ""
         case KeyScope.EXTERNAL_ACCOUNT:

@@ -39,6 +39,7 @@ from amends.runtime.settle import Settle
 from amends.runtime.upkeep import Upkeep
 
 T = TypeVar("T")
+_MILLISECOND: Final = timedelta(milliseconds=1)
 NOT_SENT: Final = "transaction.not_dispatched"
 
 
@@ -241,8 +242,8 @@ def _within_lease(running: Running, now: datetime) -> Call:
     """The call with a span that ends with the lease, however late it begins: what a connector sends
     within its span is then never sent after the lease.
     """
-    left = (running.lease_end - now) // timedelta(milliseconds=1)
-    return replace(running.call, deadline_in_ms=min(running.call.deadline_in_ms, max(left, 1)))
+    call, left = running.call, (running.lease_end - now) // _MILLISECOND
+    return call if left >= call.deadline_in_ms else replace(call, deadline_in_ms=max(left, 1))
 
 
 def _looks_up(running: Running) -> bool:

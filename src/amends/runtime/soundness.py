@@ -49,6 +49,8 @@ def sound(outcome: Outcome) -> Outcome:
     redacted before anybody reads them again.
     """
     match outcome:
+        case Applied(operation=None):
+            return outcome
         case Applied():
             return replace(outcome, operation=_operation_or_none(outcome.operation))
         case NotApplied() | Partial():

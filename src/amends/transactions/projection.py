@@ -21,6 +21,7 @@ _COMPENSATE: Final = NextStep("compensate", "Offset the effect, if its capabilit
 _LOOK: Final = NextStep("get", "Look again: an attempt is running.")
 _RECONCILE: Final = NextStep("reconcile", "Ask the provider what happened. Do not repeat it.")
 _OPEN: Final = IN_FLIGHT | {Status.OUTCOME_UNKNOWN}
+_WIRE: Final = MappingProxyType({status: WireStatus(status.value) for status in Status})
 _SETTLE: Final = NextStep("settle", "An operator settles it by hand, with evidence.")
 
 NEXT_STEPS: Final[Mapping[WireStatus, tuple[NextStep, ...]]] = MappingProxyType(
@@ -70,7 +71,7 @@ def wire_status(
     stopped = record.result is not None and record.result.status is ResultStatus.CANCELLED
     if record.status is Status.FAILED and record.verdict is Verdict.NOT_COMMITTED and stopped:
         return WireStatus.CANCELLED
-    return WireStatus(record.status.value)
+    return _WIRE[record.status]
 
 
 def _without_record(action: ActionDocument | None, *, waiting: bool) -> WireStatus:
