@@ -11,13 +11,16 @@ import traceback
 from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
-from typing import Final, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeGuard
 
 from amends.app.amends import Registrable
 from amends.app.capabilities import FunctionCapability
 from amends.contracts.declarations import Capability
 from amends.contracts.errors import AmendsError, Misuse
 from amends.wiring.opening import Settings
+
+if TYPE_CHECKING:
+    from amends.worker.adapters import Adapters
 
 Capabilities: TypeAlias = tuple[Registrable, ...]
 _FILE: Final = ".toml"
@@ -54,6 +57,27 @@ def load_settings(place: str | None) -> Settings:
     if not isinstance(found, Settings):
         raise _invalid("The settings are no amends.Settings.")
     return found
+
+
+def load_adapters(place: str) -> "Adapters":
+    """The adapters of a worker: one, an iterable of them, or a function that returns either.
+
+    Raises as `load_capabilities`, and `Misuse` (`misuse.adapter_invalid`).
+    """
+    from amends.worker.adapters import Adapter, Adapters
+
+    found = _called(_loaded(place))
+    if isinstance(found, Adapters):
+        return found
+    several = tuple(found) if isinstance(found, Iterable) else (found,)
+    adapters = [one for one in several if isinstance(one, Adapter)]
+    if not adapters or len(adapters) != len(several):
+        raise Misuse(
+            "cli.app_invalid",
+            "The place names no adapters.",
+            next_step="Name an Adapter, an iterable of them, or a function that returns one.",
+        )
+    return Adapters(*adapters)
 
 
 def app_required() -> Misuse:

@@ -195,6 +195,10 @@ _COMMANDS: Final[Mapping[str, _Command]] = MappingProxyType(
             "Settlements that the store had refused, and that wait in files beside it, are taken "
             "in. Nothing else is changed.",
         ),
+        "worker": _Command(
+            "amends.cli.commands.worker:worker",
+            "Run contained workers, and rule on their journals.",
+        ),
         "migrate": _Command(
             "amends.cli.operations.examining:migrate",
             "Bring a store's schema up to date.",

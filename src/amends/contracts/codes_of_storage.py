@@ -37,6 +37,14 @@ STORAGE_CODES: Final[Mapping[str, Code]] = MappingProxyType(
         "sealed.key_in_use": Code(
             Misuse, "The active key cannot be taken off its ring.", "Rotate to another key first."
         ),
+        "sealed.keys_unavailable": Code(
+            Unavailable,
+            "The keys that seal records cannot be read.",
+            "Put the file back from a copy, readable for this user only.",
+        ),
+        "sealed.keys_malformed": Code(
+            Corrupt, "The key file holds no key ring.", "Put the file back from a copy."
+        ),
         # opening: the record against its anchor
         "sealed.not_initialised": Code(
             Refused, "There is neither a record nor an anchor of it.", "Initialise it explicitly."

@@ -5,9 +5,10 @@ from types import MappingProxyType
 from typing import Final
 
 from amends.contracts.code import Code
-from amends.contracts.errors import Misuse, PeerViolation, Refused
+from amends.contracts.errors import Misuse, OutcomeUnknown, PeerViolation, Refused, Unavailable
 
 _NEW_SESSION: Final = "Close the channel and open a new session."
+_LOOK: Final = "Open a new session and look it up, under the same key and no other."
 _CLOSE: Final = "Close the channel; look up what was asked before under a new session."
 
 WORKER_CODES: Final[Mapping[str, Code]] = MappingProxyType(
@@ -116,7 +117,38 @@ WORKER_CODES: Final[Mapping[str, Code]] = MappingProxyType(
             "This protocol version cannot say that.",
             "Use version 6, or report a status that version 5 has.",
         ),
+        # the shells of both sides
+        "worker.contract_missing": Code(
+            Refused,
+            "The adapter declares no contract, so nothing durable is dispatched to it.",
+            "Declare how its outcomes can be looked up.",
+        ),
+        "worker.handler_missing": Code(
+            Refused, "The worker has no handler for this.", "Ask a worker whose adapter has one."
+        ),
+        "worker.session_used": Code(
+            Refused, "A session of this name was served before.", "Draw a new name and a new key."
+        ),
+        "worker.rejected": Code(
+            Refused,
+            "The worker refused the request; nothing was done.",
+            "See the worker's own code.",
+        ),
+        "worker.no_answer": Code(
+            OutcomeUnknown,
+            "The request was sent, and no answer came: nobody knows whether it was carried out.",
+            _LOOK,
+        ),
+        "worker.indeterminate_operation": Code(
+            OutcomeUnknown, "The operation may have happened; what came of it is not known.", _LOOK
+        ),
+        "worker.indeterminate_compensation": Code(
+            OutcomeUnknown,
+            "The inverse effect may have happened; what came of it is not known.",
+            "Open a new session and look it up. This never allows another key or a second run.",
+        ),
         # the channel
+        "channel.lost": Code(Unavailable, "The channel to the peer has ended.", _NEW_SESSION),
         "channel.malformed": Code(
             PeerViolation, "The peer's bytes are not a frame of this version.", _CLOSE
         ),
@@ -168,6 +200,14 @@ WORKER_CODES: Final[Mapping[str, Code]] = MappingProxyType(
             Misuse,
             "A request was answered before it was charged to its budget.",
             "Charge it once it is eligible, then admit it and persist that.",
+        ),
+        "misuse.adapter_invalid": Code(
+            Misuse,
+            "The adapter does not have the required form.",
+            "Mend what is named; see the guide for adapter authors.",
+        ),
+        "misuse.permit_required": Code(
+            Misuse, "A compensation is sent with a permit only.", "Let the workflow compensate."
         ),
         "misuse.answer_kind": Code(
             Misuse, "This is no answer to that kind of request.", "Answer as its record says."

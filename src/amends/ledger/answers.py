@@ -7,7 +7,7 @@ stays as it is: the effect may have happened all the same, so the entry stays op
 Deliberately not here: opening frames, and what follows a state.
 """
 
-from typing import assert_never
+from typing import Final, TypeAlias, assert_never
 
 from amends.contracts.codes import coded
 from amends.contracts.worker_grant import CapabilityGrant
@@ -15,14 +15,19 @@ from amends.contracts.worker_messages import (
     AnsweredStatus,
     CompensationAnswer,
     CompensationRequest,
+    CompensationStateAnswer,
+    CompensationStateRequest,
     Indeterminate,
     NoRecord,
     OperationAnswer,
     OperationRequest,
+    ReconciliationRequest,
+    TerminalRecord,
 )
 from amends.contracts.worker_payload import (
     Cancelled,
     Failed,
+    Pending,
     Running,
     Succeeded,
     SucceededOversize,
@@ -30,9 +35,16 @@ from amends.contracts.worker_payload import (
 )
 from amends.ledger.records import LedgerState
 
+_Sent: TypeAlias = (
+    OperationRequest | ReconciliationRequest | CompensationRequest | CompensationStateRequest
+)
+_Answer: TypeAlias = OperationAnswer | CompensationAnswer | CompensationStateAnswer
+_OWN: Final = frozenset({"status", "state"})
+"""What an answer says by itself; everything else repeats the request."""
+
 
 def check_operation_answer(
-    sent: OperationRequest, answer: OperationAnswer, grant: CapabilityGrant
+    sent: OperationRequest | ReconciliationRequest, answer: OperationAnswer, grant: CapabilityGrant
 ) -> LedgerState | None:
     """The state that the answer reports; None where the worker cannot say, which proves nothing.
 
@@ -50,11 +62,26 @@ def check_compensation_answer(
     return _state_of(answer.status, grant)
 
 
-def _check_echo(
-    sent: OperationRequest | CompensationRequest, answer: OperationAnswer | CompensationAnswer
-) -> None:
+def check_state_answer(
+    sent: CompensationStateRequest, answer: CompensationStateAnswer, grant: CapabilityGrant
+) -> LedgerState | None:
+    """As `check_operation_answer`, for what a journal knows of an inverse.
+
+    `pending` is no news: it says that the outcome is still open.
+    """
+    _check_echo(sent, answer)
+    match answer.state:
+        case Pending():
+            return None
+        case TerminalRecord(status):
+            return _state_of(status, grant)
+        case state:
+            return _state_of(state, grant)
+
+
+def _check_echo(sent: _Sent, answer: _Answer) -> None:
     for field in answer.__struct_fields__:
-        if field != "status" and getattr(answer, field) != getattr(sent, field):
+        if field not in _OWN and getattr(answer, field) != getattr(sent, field):
             raise coded("ledger.answer_mismatch", {"field": field})
 
 

@@ -15,8 +15,13 @@ from msgspec.structs import replace
 from amends.contracts.codes import coded
 from amends.contracts.worker_grant import CapabilityGrant, grant_fingerprint
 from amends.contracts.worker_identity import compensation_key, host_input_fingerprint
-from amends.contracts.worker_messages import CompensationAnswer, CompensationRequest
-from amends.ledger.answers import check_compensation_answer
+from amends.contracts.worker_messages import (
+    CompensationAnswer,
+    CompensationRequest,
+    CompensationStateAnswer,
+    CompensationStateRequest,
+)
+from amends.ledger.answers import check_compensation_answer, check_state_answer
 from amends.ledger.document import check_room
 from amends.ledger.operations import Recorded
 from amends.ledger.records import (
@@ -112,7 +117,24 @@ def apply_compensation(
     `Refused` (`ledger.compensation_unknown`) when the ledger knows another key, and as
     `observe_compensation`.
     """
-    state = check_compensation_answer(sent, answer, grant)
+    return _applied(ledger, sent, check_compensation_answer(sent, answer, grant))
+
+
+def apply_compensation_state(
+    ledger: Ledger,
+    sent: CompensationStateRequest,
+    answer: CompensationStateAnswer,
+    grant: CapabilityGrant,
+) -> Ledger:
+    """As `apply_compensation`, after a look-up."""
+    return _applied(ledger, sent, check_state_answer(sent, answer, grant))
+
+
+def _applied(
+    ledger: Ledger,
+    sent: CompensationRequest | CompensationStateRequest,
+    state: LedgerState | None,
+) -> Ledger:
     known = require_operation(ledger, sent.operation_key).compensation
     if known is None or known.compensation_key != sent.compensation_key:
         raise coded("ledger.compensation_unknown")

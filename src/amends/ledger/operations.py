@@ -16,7 +16,12 @@ from amends.contracts.codes import coded
 from amends.contracts.persistence import PersistReceipt, content_digest
 from amends.contracts.worker_grant import CapabilityGrant
 from amends.contracts.worker_identity import host_input_fingerprint, operation_key
-from amends.contracts.worker_messages import LedgerHead, OperationAnswer, OperationRequest
+from amends.contracts.worker_messages import (
+    LedgerHead,
+    OperationAnswer,
+    OperationRequest,
+    ReconciliationRequest,
+)
 from amends.contracts.worker_payload import ToolPayload
 from amends.ledger.answers import check_operation_answer
 from amends.ledger.document import check_room, encode_ledger
@@ -145,9 +150,12 @@ def observe_operation(ledger: Ledger, operation_key: str, state: LedgerState) ->
 
 
 def apply_operation(
-    ledger: Ledger, sent: OperationRequest, answer: OperationAnswer, grant: CapabilityGrant
+    ledger: Ledger,
+    sent: OperationRequest | ReconciliationRequest,
+    answer: OperationAnswer,
+    grant: CapabilityGrant,
 ) -> Ledger:
-    """The ledger after a worker's answer to what was sent; persist it before anything follows.
+    """The ledger after a worker's answer to an offer or a look-up; persist it before anything else.
 
     Raises `PeerViolation` as `check_operation_answer`, and as `observe_operation`.
     """

@@ -6,11 +6,20 @@ import pytest
 from msgspec.structs import replace
 
 from amends.contracts.worker_grant import CapabilityGrant
-from amends.contracts.worker_messages import CompensationAnswer, CompensationRequest, Indeterminate
-from amends.contracts.worker_payload import Running, Succeeded, ToolPayload
+from amends.contracts.worker_messages import (
+    CompensationAnswer,
+    CompensationRequest,
+    CompensationStateAnswer,
+    CompensationStateRequest,
+    Indeterminate,
+    NoRecord,
+    TerminalRecord,
+)
+from amends.contracts.worker_payload import Failed, Pending, Running, Succeeded, ToolPayload
 from amends.ledger import compensations, operations
 from amends.ledger.compensations import (
     apply_compensation,
+    apply_compensation_state,
     observe_compensation,
     propose_compensation,
     record_compensation,
@@ -257,6 +266,35 @@ def test_an_answer_that_is_not_exactly_to_this_request_is_refused(
     code = "ledger.output_refused" if "status" in change else "ledger.answer_mismatch"
     with refused_with(code):
         apply_compensation(ledger, sent, replace(answer_to(sent), **change), GRANT)
+
+
+@pytest.mark.rule("PM-6")
+def test_what_a_journal_knows_of_the_inverse_moves_it_as_an_answer_does() -> None:
+    ledger, target, _ = intended()
+    sent = sealed_from(ledger, target)
+    named = {
+        field: getattr(sent, field)
+        for field in CompensationStateRequest.__struct_fields__
+        if field != "head"
+    }
+    asked = CompensationStateRequest(**named)
+    for state, after in (
+        (NoRecord(), S.PENDING),
+        (Pending(), S.PENDING),
+        (Indeterminate(), S.PENDING),
+        (Running(), S.RUNNING),
+        (TerminalRecord(Failed("no")), S.FAILED),
+        (TerminalRecord(Succeeded(ToolPayload.json({}))), S.SUCCEEDED),
+    ):
+        moved = apply_compensation_state(
+            ledger, asked, CompensationStateAnswer(**named, state=state), GRANT
+        )
+        held = require_operation(moved, target.operation_key).compensation
+        assert held is not None
+        assert held.state is after
+    other = CompensationStateAnswer(**{**named, "tenant_scope": "other"}, state=NoRecord())
+    with refused_with("ledger.answer_mismatch"):
+        apply_compensation_state(ledger, asked, other, GRANT)
 
 
 def test_an_answer_for_a_key_that_the_ledger_does_not_hold_is_refused() -> None:

@@ -1,0 +1,66 @@
+"""`amends worker resolve` and `amends worker release`: what operators write into a journal."""
+
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
+
+from cyclopts import Parameter
+
+from amends.cli.commands.serving import Journal
+
+if TYPE_CHECKING:
+    from amends.contracts.worker_payload import Terminal
+
+Ending: TypeAlias = Literal["succeeded", "failed", "cancelled"]
+_WHO: Final = Parameter(help="Who rules.")
+_WHY: Final = Parameter(help="Why, in words.")
+_EVIDENCE: Final = Parameter(help="Where the evidence lies.")
+
+
+def resolve(
+    operation_key: Annotated[str, Parameter(help="The key of the original.")],
+    ending: Annotated[Ending, Parameter(help="What was found.")],
+    /,
+    *,
+    who: Annotated[str, _WHO],
+    why: Annotated[str, _WHY],
+    evidence: Annotated[str, _EVIDENCE],
+    compensation: Annotated[
+        str | None, Parameter(help="The key of the inverse, if that is what is ended.")
+    ] = None,
+    output: Annotated[str, Parameter(help="What came of it, as JSON, if it succeeded.")] = "{}",
+    journal: Journal,
+) -> None:
+    """End an open entry by hand, while no worker serves the journal."""
+    from amends.journal.records import Ruling
+    from amends.wiring.workers import resolve_by_hand
+
+    ruling = Ruling(who=who, why=why, evidence=evidence)
+    resolve_by_hand(
+        journal.place(), operation_key, compensation, _ended(ending, why, output), ruling
+    )
+
+
+def release(
+    *,
+    who: Annotated[str, _WHO],
+    why: Annotated[str, _WHY],
+    evidence: Annotated[str, _EVIDENCE],
+    journal: Journal,
+) -> None:
+    """Let a frozen journal admit again, after both sides were compared."""
+    from amends.journal.records import Ruling
+    from amends.wiring.workers import release_by_hand
+
+    release_by_hand(journal.place(), Ruling(who=who, why=why, evidence=evidence))
+
+
+def _ended(ending: Ending, why: str, output: str) -> "Terminal":
+    from amends.contracts.worker_json import read_json
+    from amends.contracts.worker_payload import Cancelled, Failed, Succeeded, ToolPayload
+
+    match ending:
+        case "succeeded":
+            return Succeeded(ToolPayload.json(read_json(output.encode())))
+        case "failed":
+            return Failed(why)
+        case "cancelled":
+            return Cancelled()

@@ -1,0 +1,72 @@
+"""`amends worker init` and `amends worker run`: a worker's folder, and one session."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from amends.cli.options import Flag
+
+if TYPE_CHECKING:
+    from amends.wiring.workers import WorkerPlace
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Journal:
+    """Where a worker's journal lies.
+
+    Parameters
+    ----------
+    state
+        The worker's folder.
+    scope
+        The tenant scope that the journal belongs to.
+    anchor
+        The anchor's file, if it is not in the folder.
+    encrypted
+        Encrypt what is written. Say it each time, or never.
+    """
+
+    state: Annotated[Path, Parameter(env_var="AMENDS_WORKER_STATE")]
+    scope: Annotated[str, Parameter(env_var="AMENDS_WORKER_SCOPE")]
+    anchor: Annotated[Path | None, Parameter(env_var="AMENDS_WORKER_ANCHOR")] = None
+    encrypted: Flag = False
+
+    def place(self) -> "WorkerPlace":
+        """As the wiring takes it."""
+        from amends.wiring.workers import WorkerPlace
+
+        return WorkerPlace(
+            directory=self.state, scope=self.scope, anchor=self.anchor, encrypted=self.encrypted
+        )
+
+
+def init(*, journal: Journal) -> None:
+    """Make a worker's folder with an empty journal."""
+    from amends.wiring.workers import initialise_worker
+
+    initialise_worker(journal.place())
+
+
+def run(
+    adapters: Annotated[str, Parameter(help="Where the adapters are, as module:attribute.")],
+    /,
+    *,
+    bootstrap_fd: Annotated[int, Parameter(help="The inherited descriptor of the bootstrap.")],
+    read_fd: Annotated[int, Parameter(help="The inherited descriptor to read frames from.")],
+    write_fd: Annotated[int, Parameter(help="The inherited descriptor to write frames to.")],
+    journal: Journal,
+) -> None:
+    """Serve one session of the host that started this process."""
+    import asyncio
+    import sys
+    from contextlib import redirect_stdout
+
+    from amends.cli.apps import load_adapters
+    from amends.wiring.workers import Descriptors, serve_child
+
+    descriptors = Descriptors(bootstrap_fd, read_fd, write_fd)
+    with redirect_stdout(sys.stderr):
+        asyncio.run(serve_child(load_adapters(adapters), journal.place(), descriptors))

@@ -1,0 +1,33 @@
+"""`amends worker`: contained workers. Its commands are loaded when they are asked for."""
+
+from typing import Final
+
+from cyclopts import App
+
+HELP: Final = "Run contained workers, and rule on their journals."
+
+
+def _worker() -> App:
+    app = App(name="worker", help=HELP)
+    app.command("amends.cli.commands.serving:init", name="init", help=_INIT)
+    app.command("amends.cli.commands.serving:run", name="run", help=_RUN)
+    app.command("amends.cli.commands.journals:resolve", name="resolve", help=_RESOLVE)
+    app.command("amends.cli.commands.journals:release", name="release", help=_RELEASE)
+    return app
+
+
+_INIT: Final = (
+    "Make a worker's folder: its keys, its anchor and an empty journal.\n\n"
+    "Keep a copy of keys.json elsewhere. A folder that was lost is never made anew by itself."
+)
+_RUN: Final = (
+    "Serve one session of one host.\n\n"
+    "A host starts this command itself, and hands it the session through inherited descriptors. "
+    "Exit code 5 says that an effect may have happened and nobody wrote down what came of it."
+)
+_RESOLVE: Final = (
+    "End an open entry of a journal by hand, while no worker serves it.\n\n"
+    "Say what was found, and where. It is never reopened, and never run again."
+)
+_RELEASE: Final = "Let a frozen journal admit again, after both sides were compared."
+worker: Final = _worker()

@@ -1,0 +1,1 @@
+"""The trusted host: workflows, their verifiers, and the channel to a worker."""

@@ -1,0 +1,1 @@
+"""How the bytes of a session reach the other process."""

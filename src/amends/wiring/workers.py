@@ -1,0 +1,187 @@
+"""A worker process put together: its folder, its journal, its lock, and one session over pipes.
+
+The lock is held for as long as the process lives. Whoever has it knows that every process which
+had this journal before has ended, so what a look-up does not find will not appear any more.
+"""
+
+import asyncio
+import fcntl
+import os
+import secrets
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+
+from amends.contracts.codes import coded
+from amends.contracts.persistence import DurableRecord
+from amends.contracts.worker_identity import check_token
+from amends.contracts.worker_payload import Terminal
+from amends.journal.capacity import JournalLimits
+from amends.journal.document import encode_journal
+from amends.journal.records import Ruling, open_journal
+from amends.protocol.greeting import NONCE_LENGTH
+from amends.sealed.envelopes import Place
+from amends.sealed.used_names import UsedNames
+from amends.sealed.vault import Storage, Vault
+from amends.transports.pipes import open_pipes, take_bootstrap
+from amends.transports.port import Transport
+from amends.wiring.sealing import SealedFolder
+from amends.worker import ruling as by_hand
+from amends.worker.adapters import Adapters
+from amends.worker.shell import JournalAccess, WorkerShell
+
+NAMESPACE: Final = "worker-journal"
+_SESSIONS: Final = "sessions"
+_LOCK: Final = "process.lock"
+_LOCK_WAIT_S: Final = 5.0
+_PAUSE_S: Final = 0.01
+_ENDINGS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+class WorkerPlace(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a worker's journal lies, and how it is kept. The same each time it is opened."""
+
+    directory: Path
+    scope: str
+    anchor: Path | None = None
+    limits: JournalLimits = JournalLimits()
+    encrypted: bool = False
+
+
+class Descriptors(NamedTuple):
+    """The three that a child inherits."""
+
+    bootstrap: int
+    read: int
+    write: int
+
+
+def initialise_worker(place: WorkerPlace) -> None:
+    """Make a worker's folder with an empty journal for one tenant scope.
+
+    Raises as `SealedFolder.make` and `Vault.initialise`.
+    """
+    journal = encode_journal(open_journal(check_token(place.scope, "tenant_scope")))
+    with closing(SealedFolder.make(place.directory, anchor=place.anchor)) as folder:
+        folder.private(_SESSIONS)
+        Vault.initialise(_storage(folder, place), journal)
+
+
+async def serve_child(adapters: Adapters, place: WorkerPlace, descriptors: Descriptors) -> None:
+    """Serve the one session that the parent handed over, until it ends.
+
+    A request to terminate ends the channel; handlers that were entered are waited for. Raises as
+    `take_bootstrap`, `SealedFolder.open` and `WorkerShell.run`, and `Unavailable`
+    (`sealed.locked`) while another process serves this journal.
+    """
+    bootstrap = take_bootstrap(descriptors.bootstrap)
+    transport = await open_pipes(descriptors.read, descriptors.write)
+    with _ending(transport), closing(await asyncio.to_thread(_opened_folder, place)) as opened:
+        access = JournalAccess(
+            scope=place.scope,
+            open=lambda: _opened(opened.storage),
+            used=UsedNames(opened.folder.private(_SESSIONS)),
+            limits=place.limits,
+            predecessor_gone=True,
+        )
+        nonce = secrets.token_bytes(NONCE_LENGTH)
+        await WorkerShell(transport, bootstrap, adapters, access, nonce=nonce).run()
+
+
+def resolve_by_hand(
+    place: WorkerPlace,
+    operation_key: str,
+    compensation_key: str | None,
+    ending: Terminal,
+    ruling: Ruling,
+) -> None:
+    """End an open entry by hand, while no process serves the journal.
+
+    Raises as `SealedFolder.open`, `Vault.open` and `worker.ruling.resolve`, and `Unavailable`
+    (`sealed.locked`).
+    """
+    with closing(_opened_folder(place)) as opened:
+        by_hand.resolve(
+            _opened(opened.storage),
+            place.limits,
+            operation_key,
+            compensation_key,
+            ending,
+            ruling,
+            old_run_gone=True,
+        )
+
+
+def release_by_hand(place: WorkerPlace, ruling: Ruling) -> None:
+    """Let a frozen journal admit again. Raises as `resolve_by_hand` and `unfreeze`."""
+    with closing(_opened_folder(place)) as opened:
+        by_hand.unfreeze(_opened(opened.storage), place.limits, ruling)
+
+
+class _Opened(NamedTuple):
+    folder: SealedFolder
+    storage: Storage
+    lock: int
+
+    def close(self) -> None:
+        self.folder.close()
+        os.close(self.lock)
+
+
+def _opened_folder(place: WorkerPlace) -> _Opened:
+    folder = SealedFolder.open(place.directory, anchor=place.anchor)
+    try:
+        return _Opened(folder, _storage(folder, place), _locked(place.directory / _LOCK))
+    except BaseException:
+        folder.close()
+        raise
+
+
+def _storage(folder: SealedFolder, place: WorkerPlace) -> Storage:
+    return folder.storage(
+        Place(NAMESPACE, place.scope),
+        max_bytes=place.limits.max_bytes,
+        encrypted=place.encrypted,
+    )
+
+
+def _opened(storage: Storage) -> DurableRecord:
+    return Vault.open(storage)
+
+
+@contextmanager
+def _ending(transport: Transport) -> Iterator[None]:
+    """While this lasts, a signal ends the channel instead of the process."""
+    loop = asyncio.get_running_loop()
+    closings: set[asyncio.Task[None]] = set()
+
+    def end() -> None:
+        closings.add(loop.create_task(transport.close()))
+
+    for signal_ in _ENDINGS:
+        loop.add_signal_handler(signal_, end)
+    try:
+        yield
+    finally:
+        for signal_ in _ENDINGS:
+            loop.remove_signal_handler(signal_)
+
+
+def _locked(path: Path) -> int:
+    """Take the lock of the process. The kernel gives it back when the process ends."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    until = time.monotonic() + _LOCK_WAIT_S
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return descriptor
+        except BlockingIOError:
+            if time.monotonic() >= until:
+                os.close(descriptor)
+                raise coded("sealed.locked", {"file": path.name}) from None
+            time.sleep(_PAUSE_S)

@@ -1,0 +1,1 @@
+"""The contained worker: adapters, and the shell that serves one session with them."""

@@ -1,0 +1,79 @@
+"""The journal as this session knows it to be durable (WS-1, WS-2).
+
+What is in memory is what was last persisted, always: a change that could not be persisted was never
+there. After one failure nothing more is read or written through this opening.
+
+Writing waits for the disk, so it runs in a thread; one change at a time, which the shell sees to.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+from amends.contracts.codes import coded
+from amends.contracts.persistence import DurableRecord
+from amends.contracts.worker_identity import Fingerprint
+from amends.journal.capacity import JournalLimits
+from amends.journal.document import decode_journal, encode_journal
+from amends.journal.records import Journal
+
+OpenRecord: TypeAlias = Callable[[], DurableRecord]
+"""Takes a fresh fence and reads one authenticated snapshot; `Vault.open` of some storage."""
+
+
+class JournalKeeper:
+    """One opening of one journal."""
+
+    def __init__(self, record: DurableRecord, limits: JournalLimits) -> None:
+        self.limits: Final = limits
+        self._record = record
+        self._journal = decode_journal(record.payload, max_bytes=limits.max_bytes)
+        self._poisoned = False
+
+    @classmethod
+    async def open(cls, opened: OpenRecord, scope: str, limits: JournalLimits) -> "JournalKeeper":
+        """Open the journal of this scope.
+
+        Raises what the record raises, `Corrupt` (`journal.malformed`) and `Refused`
+        (`journal.scope_mismatch`).
+        """
+        record = await asyncio.get_running_loop().run_in_executor(None, opened)
+        keeper = cls(record, limits)
+        if keeper.journal.scope != scope:
+            raise coded("journal.scope_mismatch")
+        return keeper
+
+    @property
+    def journal(self) -> Journal:
+        """What is durable. Raises `Unavailable` (`sealed.poisoned`)."""
+        if self._poisoned:
+            raise coded("sealed.poisoned")
+        return self._journal
+
+    @property
+    def fence(self) -> int:
+        """The fence of this opening."""
+        return self._record.fence
+
+    @property
+    def revision(self) -> int:
+        """How often the journal was written."""
+        return self._record.revision
+
+    @property
+    def digest(self) -> Fingerprint:
+        """The hash of what is durable."""
+        return self._record.receipt.digest
+
+    async def persist(self, journal: Journal) -> None:
+        """Make this the journal; a journal that is the durable one already is not written again.
+
+        Raises what the record raises. After that, or when it is cancelled, this opening is over.
+        """
+        if journal == self.journal:
+            return
+        self._poisoned = True
+        payload = encode_journal(journal)
+        await asyncio.get_running_loop().run_in_executor(None, self._record.save, payload)
+        self._journal = journal
+        self._poisoned = False

@@ -1,0 +1,163 @@
+"""Pipes as a transport, the bootstrap through one of them, and a child that inherits all three."""
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from amends.contracts.errors import PeerViolation, Unavailable
+from amends.protocol.bootstrap import Bootstrap, SessionKey
+from amends.transports.children import start_child
+from amends.transports.pipes import PipeTransport, open_pipes, take_bootstrap
+
+BOOTSTRAP: Final = Bootstrap("session-1", SessionKey(b"\x07" * 32))
+ECHO: Final = """
+import os, sys
+fds = dict(zip(sys.argv[-6::2], map(int, sys.argv[-5::2])))
+boot = b""
+while piece := os.read(fds["--bootstrap-fd"], 512):
+    boot += piece
+os.write(fds["--write-fd"], boot)
+print("to standard output")
+while piece := os.read(fds["--read-fd"], 512):
+    os.write(fds["--write-fd"], piece.upper())
+"""
+
+
+@asynccontextmanager
+async def two_ends() -> AsyncIterator[tuple[PipeTransport, PipeTransport]]:
+    """Two transports over two pipes."""
+    (one_reads, other_writes), (other_reads, one_writes) = os.pipe(), os.pipe()
+    one = await open_pipes(one_reads, one_writes)
+    other = await open_pipes(other_reads, other_writes)
+    try:
+        yield one, other
+    finally:
+        await one.close()
+        await other.close()
+
+
+async def test_bytes_pass_both_ways_in_order() -> None:
+    async with two_ends() as (one, other):
+        await one.send(b"there")
+        assert await other.receive() == b"there"
+        large = os.urandom(500_000)
+        sending = asyncio.ensure_future(other.send(large))
+        got = b""
+        while len(got) < len(large):
+            got += await one.receive()
+        await sending
+        assert got == large
+
+
+async def send_much(transport: PipeTransport) -> None:
+    for _ in range(3):
+        await transport.send(b"x" * 100_000)
+
+
+def of_process(pid: int) -> bytes:
+    """What others can see of a process."""
+    return b"".join(Path(f"/proc/{pid}/{name}").read_bytes() for name in ("cmdline", "environ"))
+
+
+def descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+async def test_the_end_of_the_peer_is_received_and_sending_then_fails() -> None:
+    async with two_ends() as (one, other):
+        await other.send(b"last")
+        await other.close()
+        assert await one.receive() == b"last"
+        assert await one.receive() == b""
+        with pytest.raises(Unavailable, match=r"channel\.lost"):
+            await send_much(one)
+
+
+async def test_a_transport_that_is_closed_receives_the_end_and_sends_nothing() -> None:
+    async with two_ends() as (one, _):
+        receiving = asyncio.ensure_future(one.receive())
+        await asyncio.sleep(0)
+        await one.close()
+        assert await receiving == b""
+        with pytest.raises(Unavailable, match=r"channel\.lost"):
+            await one.send(b"x")
+        await one.close()
+
+
+async def test_what_is_no_pipe_is_refused(tmp_path: Path) -> None:
+    file = os.open(tmp_path / "file", os.O_RDWR | os.O_CREAT)
+    other = os.open(tmp_path / "other", os.O_RDWR | os.O_CREAT)
+    with pytest.raises(Unavailable, match=r"channel\.lost"):
+        await open_pipes(file, other)
+
+
+@pytest.mark.rule("FR-3")
+def test_the_bootstrap_comes_through_a_pipe_that_holds_nothing_else() -> None:
+    reads, writes = os.pipe()
+    os.write(writes, BOOTSTRAP.preamble())
+    os.close(writes)
+    assert take_bootstrap(reads) == BOOTSTRAP
+
+
+@pytest.mark.rule("FR-3")
+@pytest.mark.parametrize("more", [b"x", b"x" * 2000])
+def test_a_pipe_that_holds_more_is_refused(more: bytes) -> None:
+    reads, writes = os.pipe()
+    os.write(writes, BOOTSTRAP.preamble() + more)
+    os.close(writes)
+    with pytest.raises(PeerViolation, match="bootstrap_malformed"):
+        take_bootstrap(reads)
+
+
+def test_a_descriptor_that_is_not_there_is_refused() -> None:
+    reads, writes = os.pipe()
+    os.close(reads)
+    os.close(writes)
+    with pytest.raises(PeerViolation, match="bootstrap_malformed"):
+        take_bootstrap(reads)
+
+
+@pytest.mark.rule("FR-3")
+async def test_a_child_gets_its_key_through_a_descriptor_and_nowhere_else() -> None:
+    child = await start_child([sys.executable, "-c", ECHO], BOOTSTRAP)
+    try:
+        got = b""
+        while len(got) < len(BOOTSTRAP.preamble()):
+            got += await child.transport.receive()
+        assert got == BOOTSTRAP.preamble()
+        await child.transport.send(b"hello")
+        assert await child.transport.receive() == b"HELLO"
+        seen = of_process(child.process.pid)
+        assert BOOTSTRAP.key.reveal() not in seen
+        assert BOOTSTRAP.key.reveal().hex().encode() not in seen
+    finally:
+        assert await child.stop() == 0
+
+
+async def test_a_child_that_does_not_end_is_killed_and_reaped() -> None:
+    stubborn = "import time\nwhile True: time.sleep(1)"
+    child = await start_child([sys.executable, "-c", stubborn], BOOTSTRAP)
+    assert await child.stop(grace_s=0.05) < 0
+    child.kill()
+
+
+async def test_a_command_that_is_not_there_is_no_worker() -> None:
+    open_before = descriptors()
+    with pytest.raises(Unavailable, match=r"channel\.lost"):
+        await start_child(["/nowhere/worker"], BOOTSTRAP)
+    assert descriptors() == open_before
+
+
+async def test_a_child_gets_the_environment_that_it_is_given() -> None:
+    child = await start_child(
+        [sys.executable, "-c", "import os, sys; sys.exit('HOME' in os.environ)"],
+        BOOTSTRAP,
+        environment={},
+    )
+    assert await child.stop() == 0
