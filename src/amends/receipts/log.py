@@ -98,16 +98,24 @@ def unproven(books: Books, came: Came, kept: Sequence[Note]) -> tuple[LogFinding
 
 
 def check_paths(line: ChainLine, books: Books) -> tuple[tuple[Pin, ...], tuple[LogFinding, ...]]:
-    """What the paths of a chain pin, and those that lead nowhere.
+    """What the paths of a chain pin, and those that lead nowhere."""
+    hashes = {one.number: one.hash for one in reversed(line.receipts)}
+    return follow_paths(line.proofs, hashes, books)
+
+
+def follow_paths(
+    proofs: Iterable[Inclusion], hashes: Mapping[int, str], books: Books
+) -> tuple[tuple[Pin, ...], tuple[LogFinding, ...]]:
+    """What paths pin of receipts, given by their hashes and numbers, and those that lead nowhere.
 
     A path to a checkpoint that itself does not hold says nothing, and is no further fault.
     """
     pins: list[Pin] = []
     findings: list[LogFinding] = []
     wrong = {one.size for one in books.findings}
-    for proof in line.proofs:
+    for proof in proofs:
         note = books.notes.get(proof.size)
-        if note is None or not _leads(proof, line, note):
+        if note is None or not _leads(proof, hashes.get(proof.number), note):
             if proof.size not in wrong:
                 findings.append(LogFinding(LogFault.PROOF_INVALID, proof.size))
         elif proof.size in books.trusted:
@@ -161,10 +169,9 @@ def leaf_or_none(receipt_hash: str) -> Hash | None:
         return None
 
 
-def _leads(proof: Inclusion, line: ChainLine, note: Note) -> bool:
+def _leads(proof: Inclusion, receipt_hash: str | None, note: Note) -> bool:
     """Whether a path leads from the receipt that it names to the checkpoint that it names."""
-    hashes = [one.hash for one in line.receipts if one.number == proof.number]
-    leaf = leaf_or_none(hashes[0]) if hashes else None
+    leaf = None if receipt_hash is None else leaf_or_none(receipt_hash)
     path = _hashes(proof.path)
     if leaf is None or path is None:
         return False

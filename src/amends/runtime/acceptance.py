@@ -23,6 +23,7 @@ from amends.contracts.results import Result
 from amends.governance.approvals import OPEN
 from amends.governance.idempotency import Use, reservation_id, use_of_key
 from amends.runtime.changes import Draft
+from amends.runtime.contradicting import seen_by_evidence
 from amends.runtime.environment import Environment
 from amends.runtime.registry import Registered
 from amends.runtime.requests import Admitted
@@ -140,7 +141,8 @@ class Acceptance:
         )
         record = stored.document if stored else None
         waiting = not action.attempted and await self._waits(action)
-        return project(action, record, waiting=waiting, replayed=replayed)
+        result = project(action, record, waiting=waiting, replayed=replayed)
+        return await seen_by_evidence(self._environment.store, record, result)
 
     def _fingerprint(self, admitted: Admitted) -> str:
         return fingerprint(admitted.intent, admitted.chosen)

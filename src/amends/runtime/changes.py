@@ -5,6 +5,7 @@ when it loses, the caller reads again and builds another, a bounded number of ti
 """
 
 from collections.abc import Awaitable, Callable
+from copy import copy
 from datetime import datetime
 from typing import Final, TypeVar
 
@@ -43,6 +44,17 @@ class Draft:
         self._steps: list[Step] = []
         self._not_after: datetime | None = None
 
+    def copy(self) -> "Draft":
+        """A draft that says the same and goes on by itself."""
+        copied = copy(self)
+        copied._changes, copied._steps = list(self._changes), list(self._steps)
+        return copied
+
+    def lost_by(self, lost: Lost, type_: type[Document]) -> bool:
+        """Whether it was a document of this type that was not as the draft took it to be."""
+        changed = self._changes[lost.index] if 0 <= lost.index < len(self._changes) else None
+        return isinstance(changed, Insert | Replace) and isinstance(changed.document, type_)
+
     def before(self, instant: datetime) -> None:
         """Hold only while the store's time has not reached this instant."""
         self._not_after = min(instant, self._not_after or instant)
@@ -75,11 +87,12 @@ class Draft:
     ) -> "Written | Lost":
         """Chain and sign the receipts onto `tail` and make everything durable."""
         receipts: tuple[Receipt, ...] = ()
+        changes = tuple(self._changes)
         if self._steps:
             receipts = seal(tail, self._steps, signer)
             after = tail.number if tail else 0
-            self._changes.append(Append(self._tenant, self._chain, after, receipts))
-        change_set = ChangeSet(changes=tuple(self._changes), not_after=self._not_after)
+            changes = (*changes, Append(self._tenant, self._chain, after, receipts))
+        change_set = ChangeSet(changes=changes, not_after=self._not_after)
         answer = await store.commit(change_set)
         if isinstance(answer, Lost):
             return answer

@@ -20,6 +20,7 @@ from amends.contracts.documents import (
     ActionDocument,
     Attempt,
     GateVerdict,
+    LimitUsage,
     SlotHolder,
     TransactionRecord,
 )
@@ -32,9 +33,10 @@ from amends.contracts.secrets import Credential
 from amends.contracts.times import after_ms
 from amends.governance.approvals import check_consumed, consume, policy_hash
 from amends.governance.credentials import check_credential
+from amends.governance.limits import Charge
 from amends.receipts.chain import chain_of
 from amends.runtime.acceptance import Acceptance, Known
-from amends.runtime.allowances import Allowances
+from amends.runtime.allowances import COUNTS, Allowances
 from amends.runtime.changes import Draft, Written
 from amends.runtime.environment import Environment
 from amends.runtime.grounds import Ground
@@ -89,6 +91,24 @@ class Claim:
 
         A policy whose rules have changed since it was asked counts as lost: the next round asks it.
         """
+        charges = self._allowances.due(admitted, known)
+        if not charges:
+            return await self._make(admitted, known, ground, charges, first=first)
+        async with self._allowances.turn(admitted.tenant, charges) as waited:
+            if waited:
+                now = await self._environment.store.now()
+                admitted = replace(admitted, now=max(now, admitted.now))
+            return await self._make(admitted, known, ground, charges, first=first)
+
+    async def _make(
+        self,
+        admitted: Admitted,
+        known: Known,
+        ground: Ground,
+        charges: tuple[Charge, ...],
+        *,
+        first: bool,
+    ) -> Running | Result | Lost:
         draft = Draft(admitted.tenant, ground.record.transaction_id)
         waiting = await self._gate(admitted, known, ground, draft)
         if waiting is not None:
@@ -103,14 +123,27 @@ class Claim:
             draft.before(ground.not_after)
         actor = admitted.requester
         draft.step(record_step(_STARTED[admitted.mode], record, actor, admitted.now))
-        await self._allowances.take(admitted, known, draft)
         tail = await self._tail(admitted, known, ground, first=first)
-        if self._environment.policy.revision != admitted.judged_under:
-            return JUDGE_AGAIN
-        written = await draft.commit(self._environment.store, None, tail=tail)
+        written = await self._write(draft, charges, admitted, tail)
         if isinstance(written, Lost):
             return written
         return _running(admitted, ground, record, action, carrier, written)
+
+    async def _write(
+        self, draft: Draft, charges: tuple[Charge, ...], admitted: Admitted, tail: Tail | None
+    ) -> Written | Lost:
+        """Write the claim. Where others only were first to a limit, it is counted anew."""
+        environment = self._environment
+        for _ in range(COUNTS):
+            counted = draft.copy() if charges else draft
+            await self._allowances.take(admitted.tenant, charges, counted)
+            if environment.policy.revision != admitted.judged_under:
+                return JUDGE_AGAIN
+            written = await counted.commit(environment.store, None, tail=tail)
+            if isinstance(written, Written) or not counted.lost_by(written, LimitUsage):
+                return written
+            await self._allowances.step_back()
+        return written
 
     def _carrier(self, admitted: Admitted, ground: Ground) -> Carrier:
         """Who carries the attempt out, and with which credential, found before anything is written.

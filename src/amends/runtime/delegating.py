@@ -22,6 +22,7 @@ from amends.contracts.ids import (
 )
 from amends.contracts.persons import names_of
 from amends.contracts.principals import Caller, Principal, PrincipalRef
+from amends.contracts.redaction import kept_text
 from amends.governance.delegations import Lending, lend, renewed, revoke
 from amends.runtime.changes import until_written
 from amends.runtime.environment import Environment
@@ -62,7 +63,7 @@ class Delegating:
         Raises the codes of `governance.delegations.lend`, and an `input.*` code for an id or a text
         that cannot be stored.
         """
-        reason = check_text(reason, "reason")
+        reason = kept_text(check_text(reason, "reason"), hidden=False)
         check_identifier(to.id, "principal_id")
         caller = self._environment.renewed(caller)
         delegator = self._delegator(caller, on_behalf_of)
@@ -104,7 +105,7 @@ class Delegating:
 
     async def revoke(self, caller: Caller, delegation_id: DelegationId, reason: str) -> Delegation:
         """Take a delegation back; durable on return. Raises as `governance.delegations.revoke`."""
-        reason = check_text(reason, "reason")
+        reason = kept_text(check_text(reason, "reason"), hidden=False)
         caller = self._environment.renewed(caller)
 
         async def once() -> Delegation | Lost:

@@ -22,7 +22,7 @@ from amends.receipts.chain import chain_of
 from amends.runtime.changes import Draft, until_written
 from amends.runtime.engine import Engine
 from amends.runtime.steps import action_step, record_step
-from amends.runtime.texts import check_text
+from amends.runtime.texts import check_text, hides_texts
 from amends.stores.port import Lost, Page, Stored
 
 
@@ -61,7 +61,7 @@ class Holds:
         self, caller: Caller, id_: TransactionId, reason: str, *, placed: bool
     ) -> LegalHold:
         _check_allowed(caller)
-        reason = kept_text(check_text(reason, "reason"), hidden=False)
+        reason = check_text(reason, "reason")
         if not reason.strip():
             raise coded("hold.reason_required")
         return await until_written(lambda: self._round(caller, id_, reason, placed=placed))
@@ -76,7 +76,8 @@ class Holds:
         if not placed and (held is None or not held.document.placed):
             raise coded("hold.not_placed", {"transaction_id": id_})
         now, by = about.read_at, caller.principal.ref
-        hold = _changed(held.document if held else None, about.document, by, reason, now)
+        kept = kept_text(reason, hidden=await self._hides(about.document))
+        hold = _changed(held.document if held else None, about.document, by, kept, now)
         draft = Draft(caller.tenant, id_)
         draft.put(replace(hold, placed=placed))
         type_ = ReceiptType.HOLD_PLACED if placed else ReceiptType.HOLD_LIFTED
@@ -99,6 +100,12 @@ class Holds:
         if found is None:
             raise coded("transaction.not_found")
         return found
+
+    async def _hides(self, about: TransactionRecord | ActionDocument) -> bool:
+        """Whether the reason is kept as its hash only, as every text beside this transaction."""
+        if isinstance(about, TransactionRecord):
+            return await hides_texts(self._store, about)
+        return about.input is None
 
 
 def _check_allowed(caller: Caller) -> None:

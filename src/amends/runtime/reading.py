@@ -34,6 +34,7 @@ from amends.contracts.principals import Caller, PrincipalRef
 from amends.contracts.results import Result
 from amends.governance.approvals import OPEN, may_decide
 from amends.receipts.chain import chain_of
+from amends.runtime.contradicting import any_open, corrections_of, page_by_evidence
 from amends.runtime.delegating import Delegating
 from amends.runtime.engine import Engine
 from amends.stores.port import Page, Stored
@@ -155,8 +156,8 @@ class Reading:
         open_now = approval is not None and approval.status in OPEN
         waiting = open_now and not action.attempted
         result = project(action, record, waiting=waiting)
-        corrections = await self._corrections(record) if record else ()
-        if any(one.ruling is None for one in corrections):
+        corrections = await corrections_of(self._store, record) if record else ()
+        if any_open(corrections):
             result = contradicted(result)
         if not include_result:
             result = msgspec.structs.replace(result, raw_output=None)
@@ -171,7 +172,7 @@ class Reading:
             attempts=record.attempts if record else 0,
             verdicts=action.verdicts,
             evidence=record.evidence if record else (),
-            corrections=corrections,
+            corrections=tuple([one.document for one in corrections if isinstance(one, Stored)]),
             frozen=record.frozen if record else None,
             approval=approval,
             ruling=record.ruling if record else None,
@@ -198,17 +199,6 @@ class Reading:
         """The hold that is on the transaction, or that was."""
         found = await self._store.get(LegalHold, action.tenant, action.transaction_id)
         return found.document if found else None
-
-    async def _corrections(self, record: TransactionRecord) -> tuple[Correction, ...]:
-        """All of them, on however many pages: one without a ruling is never overlooked."""
-        found: list[Correction] = []
-        where, after = {"transaction_id": record.transaction_id}, None
-        while True:
-            page = await self._store.list(Correction, record.tenant, where=where, after=after)
-            found += [item.document for item in page.items if isinstance(item, Stored)]
-            after = page.next
-            if after is None:
-                return tuple(found)
 
     async def receipts(
         self, tenant: TenantId, transaction_id: TransactionId
@@ -266,7 +256,10 @@ class Reading:
         after: str | None,
         limit: int,
     ) -> Page[TransactionRecord]:
-        """A page of the tenant's transactions, newest first, as far as the caller may see them."""
+        """A page of the tenant's transactions, newest first, as far as the caller may see them.
+
+        What later evidence speaks against has the attention of it, as in a view.
+        """
         page = await self._store.list(
             TransactionRecord,
             caller.tenant,
@@ -279,7 +272,8 @@ class Reading:
             for item in page.items
             if not isinstance(item, Stored) or _may_read(caller, item.document.principal)
         )
-        return msgspec.structs.replace(page, items=seen)
+        page = msgspec.structs.replace(page, items=seen)
+        return await page_by_evidence(self._store, caller.tenant, page)
 
 
 def _may_see(caller: Caller, stored: Stored[ApprovalRequest], lent: tuple[Delegation, ...]) -> bool:

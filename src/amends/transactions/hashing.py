@@ -35,8 +35,12 @@ def input_hash(capability_id: CapabilityId, canonical_input: bytes) -> str:
 
 
 def contract_digest(capability: Capability) -> str:
-    """Digest of everything a capability declares; computed once per registration."""
-    return domain_digest("amends-capability-v1", msgspec.to_builtins(capability))
+    """Digest of everything a capability declares that governs; computed once per registration.
+
+    Which risks were accepted governs nothing: whoever silences a warning leaves plans as they are.
+    """
+    governing = replace(capability, accepted_risks=())
+    return domain_digest("amends-capability-v1", msgspec.to_builtins(governing))
 
 
 def governance_digest(contract: str, policy_revision: str, identity: Identity | None) -> str:

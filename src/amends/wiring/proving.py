@@ -13,19 +13,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
 from amends.contracts.codes import coded
 from amends.contracts.errors import Conflict, Unavailable
+from amends.contracts.evidence import Tail
 from amends.contracts.ids import TenantId, TransactionId
 from amends.receipts.bundle import Inclusion, Published
 from amends.receipts.chain import chain_of
 from amends.receipts.checkpoint import LARGEST, Note, read_note
+from amends.receipts.keyset import jwk_of
 from amends.receipts.log import leaf_or_none
 from amends.receipts.merkle import Tree
+from amends.receipts.proof import PROOF_FORMAT, Proof
 from amends.stores.sqlite.logbook import checkpoints, logged, positions
 from amends.stores.sqlite.survey import Survey
 from amends.stores.surveys import ChainName
+from amends.wiring.keys import key_path, read_keys
 
 _NO_HASH: Final = bytes(32)
 
@@ -41,6 +43,7 @@ class ReadLog:
         self._survey = survey
         rows = list(logged(survey))
         self._positions = [row.position for row in rows]
+        self._hashes = [row.hash for row in rows]
         self.leaves: Final = [leaf_or_none(row.hash) or _NO_HASH for row in rows]
         self._tree = Tree(self.leaves)
         self.lineage: Final = survey.lineage
@@ -55,6 +58,10 @@ class ReadLog:
     def size(self) -> int:
         """How many receipts there are."""
         return self._tree.size
+
+    def hash_at(self, place: int) -> str:
+        """The hash of the receipt at a place."""
+        return self._hashes[place]
 
     def places(self, name: ChainName) -> dict[int, int]:
         """The place in the log of each receipt of a chain, by its number."""
@@ -103,15 +110,6 @@ class ReadLog:
         return _hexed(self._tree.consistency(earlier, later))
 
 
-class Proof(msgspec.Struct, frozen=True, kw_only=True):
-    """What shows that the receipts of one transaction are in a log: checkpoints and paths."""
-
-    tenant: TenantId
-    transaction_id: TransactionId
-    checkpoints: tuple[Published, ...]
-    inclusions: tuple[Inclusion, ...]
-
-
 def prove(
     database: Path, tenant: TenantId, transaction_id: TransactionId, given: Sequence[Note]
 ) -> Proof:
@@ -120,7 +118,8 @@ def prove(
     Raises `Refused` (`transaction.not_found`), `Unavailable` (`checkpoint.none_yet`) where no
     checkpoint covers any of them, and as `ReadLog`.
     """
-    name = ChainName(tenant, chain_of(transaction_id))
+    name, path = ChainName(tenant, chain_of(transaction_id)), key_path(database)
+    keys = tuple(map(jwk_of, read_keys(path).ring.published)) if path.exists() else ()
     with Survey(database) as survey, survey.snapshot():
         log = ReadLog(survey, given)
         if not log.places(name):
@@ -128,10 +127,15 @@ def prove(
         inclusions = log.inclusions(name)
         if not inclusions:
             raise _none_yet()
+        proved = {one.number: one.place for one in inclusions}
         sizes = {one.size for one in inclusions} | {note.head.size for note in given}
         return Proof(
+            format=PROOF_FORMAT,
+            store=log.lineage,
+            keys=keys,
             tenant=tenant,
             transaction_id=transaction_id,
+            receipts=tuple([Tail(number, log.hash_at(at)) for number, at in proved.items()]),
             checkpoints=log.published(sizes),
             inclusions=inclusions,
         )

@@ -439,6 +439,96 @@ def test_a_transaction_is_proved_to_be_in_a_checkpoint_and_that_to_lead_on(fille
     assert filled.json("verify", "new.jsonl", *kept).code == exits.OK
 
 
+PROOF_KEPT: Final = ("--keys", "keys.json", "--checkpoint", "kept.txt")
+
+
+def proved(shell: Shell) -> Path:
+    """A proof that leads through the checkpoint that somebody kept."""
+    tokens = ("prove", "txn_done", "--checkpoint", "kept.txt", "--out", "proof.json")
+    assert shell.json(*tokens).code == exits.OK
+    return shell.folder / "proof.json"
+
+
+@pytest.mark.rule("RC-3")
+def test_a_proof_is_checked_without_the_store(filled: Shell) -> None:
+    proved(filled)
+    (filled.folder / "amends.db").rename(filled.folder / "elsewhere.db")
+    said = filled.json("verify", "proof.json", *PROOF_KEPT)
+    assert (said.code, said.data["keys"], said.data["faults"]) == (exits.OK, "given", [])
+    assert [one["number"] for one in said.data["heads"]] == [4]
+    head = said.data["heads"][0]
+    kept = f"txn_done={head['number']}:{head['hash']}"
+    assert filled.json("verify", "proof.json", *PROOF_KEPT, "--head", kept).code == exits.OK
+    alone = filled("verify", "proof.json")
+    assert (alone.code, kept in alone.out) == (exits.OK, True)
+    assert "bring --keys and a --checkpoint that you have kept" in alone.out
+
+
+def moved(proof: Any) -> None:
+    proof["inclusions"][0]["place"] = 0
+
+
+def of_another_transaction(proof: Any) -> None:
+    proof["receipts"][0]["hash"] = "ab" * 32
+
+
+def of_another_store(proof: Any) -> None:
+    proof["store"] = "elsewhere"
+
+
+def of_another_format(proof: Any) -> None:
+    proof["format"] = "amends-proof-9"
+
+
+def without_checkpoints(proof: Any) -> None:
+    proof["checkpoints"] = []
+
+
+def without_receipts(proof: Any) -> None:
+    proof["receipts"] = []
+
+
+@pytest.mark.rule("RC-3")
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        (moved, "checkpoint.proof_invalid"),
+        (of_another_transaction, "checkpoint.proof_invalid"),
+        (of_another_store, "checkpoint.foreign"),
+        (of_another_format, "proof.unknown_format"),
+        (without_checkpoints, "checkpoint.unproven"),
+        (without_receipts, "proof.malformed"),
+    ],
+)
+def test_a_proof_that_was_tampered_with_has_its_verdict(
+    filled: Shell, change: Callable[[Any], None], fault: str
+) -> None:
+    file = proved(filled)
+    document = json.loads(file.read_bytes())
+    change(document)
+    file.write_bytes(msgspec.json.encode(document) + b"\n")
+    said = filled.json("verify", "proof.json", *PROOF_KEPT)
+    codes = [one["code"] for one in said.json["data"]["faults"]]
+    assert fault in [said.error, *codes]
+    assert said.code == EXIT_OF_FAULT[str(said.error)]
+    told = filled("verify", "proof.json", *PROOF_KEPT)
+    assert told.code == said.code
+    assert "Traceback" not in told.err
+
+
+@pytest.mark.rule("RC-3")
+def test_a_proof_beside_other_heads_and_a_proof_that_was_cut(filled: Shell) -> None:
+    file = proved(filled)
+    for kept, fault in (
+        (f"txn_done=4:{'ab' * 32}", "receipt.fork"),
+        (f"txn_done=9:{'ab' * 32}", "proof.head_uncovered"),
+        (f"txn_more=4:{'ab' * 32}", "bundle.head_unmatched"),
+    ):
+        assert verdict(filled.json("verify", "proof.json", "--head", kept)) == fault
+    file.write_bytes(file.read_bytes()[:-9])
+    assert verdict(filled.json("verify", "proof.json")) == "proof.malformed"
+
+
 def test_a_checkpoint_of_another_log_leads_nowhere(filled: Shell) -> None:
     note = filled.folder / "kept.txt"
     note.write_text(note.read_text().replace("\n8\n", "\n80\n"))

@@ -25,6 +25,7 @@ from amends.contracts.ids import TenantId
 from amends.contracts.json_types import Json
 from amends.contracts.outcomes import ErrorInfo, NotApplied
 from amends.contracts.principals import OPERATE_SCOPE
+from amends.contracts.redaction import hidden_text
 from amends.recovery.retaining import Retained
 from amends.stores.port import Page, Stored, Unreadable
 from amends.stores.sqlite.compacting import compact
@@ -247,6 +248,24 @@ async def test_a_hold_wants_a_reason_a_transaction_and_somebody_who_may() -> Non
             await made.alice.place_hold("t1", reason="r")
         with refused_with("retention.not_allowed"):
             await made.acting_as(replace(ALICE, scopes=(OPERATE_SCOPE,))).retain()
+
+
+@pytest.mark.rule("RD-4", "RD-1")
+async def test_the_reason_of_a_hold_is_kept_like_every_text_beside_its_transaction() -> None:
+    hides = DataContract(redaction_required=True)
+    waits = {"approval": ApprovalPolicy(required=True)}
+    for changes in ({"data": hides}, {"data": hides, **waits}):
+        async with bench(**changes) as made:
+            done = await ask(made, action(id="act_1", transaction="t_1", input=ORDER))
+            held = await made.olga.place_hold(done, reason=CANARY)
+            lifted = await made.olga.lift_hold(done, reason="It is over.")
+            assert {one.reason[:18] for one in (held, lifted)} == {"[redacted] sha256:"}
+            assert held.reason == hidden_text(CANARY)
+            assert CANARY not in repr(await made.snapshot())
+    async with bench() as made:
+        done = await ask(made, action(id="act_1", transaction="t_1", input=ORDER))
+        held = await made.olga.place_hold(done, reason="Case 7, password=hunter22")
+        assert held.reason == "Case 7, password=[redacted]"
 
 
 async def test_holds_are_listed_and_those_that_were_lifted_on_request() -> None:

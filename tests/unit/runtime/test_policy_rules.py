@@ -176,9 +176,7 @@ async def test_many_at_once_never_take_more_than_the_limit() -> None:
 @pytest.mark.rule("PO-2")
 async def test_two_engines_over_one_file_share_what_is_left(tmp_path: Path) -> None:
     async with Workbench(policy=Rules(ALLOW, limiting(3)), file=tmp_path / "a.db") as bench:
-        environment = replace(bench.engine.environment, owner="beside")
-        beside = Runtime(Engine(environment), bench.signer, Settings(recover=False))
-        both = (bench.alice, Amends(beside, Caller(principal=ALICE)))
+        both = (bench.alice, another_engine(bench, 1))
 
         async def one(number: int) -> str:
             try:
@@ -190,6 +188,44 @@ async def test_two_engines_over_one_file_share_what_is_left(tmp_path: Path) -> N
         ends = await asyncio.gather(*(one(number) for number in range(10)))
         assert sorted(ends) == ["committed"] * 3 + ["policy.limit_exceeded"] * 7
         assert bench.provider.charges == 3
+
+
+@pytest.mark.rule("PO-2")
+@pytest.mark.parametrize("engines", [1, 4])
+async def test_nobody_is_turned_away_while_a_limit_has_room_however_many_come(
+    place: Path | None, engines: int
+) -> None:
+    """All of them change one document, far more often than one request begins anew."""
+    async with Workbench(policy=Rules(ALLOW, limiting(1000)), file=place) as bench:
+        doors = [bench.alice, *(another_engine(bench, number) for number in range(1, engines))]
+        asked = [doors[number % engines].execute(CHARGE, {"amount": 1}) for number in range(64)]
+        ends = await asyncio.gather(*asked)
+        assert {done.status for done in ends} == {"committed"}
+        [usage] = await usages(bench)
+        assert sum(int(span.amount) for span in usage.spans) == 64
+
+
+def another_engine(bench: Workbench, number: int) -> Amends:
+    """Alice at another engine over the same store, which takes no turns with the bench's."""
+    environment = replace(bench.engine.environment, owner=f"beside-{number}")
+    return Amends(
+        Runtime(Engine(environment), bench.signer, Settings(recover=False)), Caller(principal=ALICE)
+    )
+
+
+@pytest.mark.rule("PO-2")
+async def test_two_limits_are_waited_for_in_one_order() -> None:
+    both = (limiting(1000), replace(limiting(1000, per=Per.TENANT), id="all"))
+    async with Workbench(policy=Rules(ALLOW, *both)) as bench:
+        carol = bench.acting_as(ALICE.named("carol", tenant=TENANT))
+        asked = [who.execute(CHARGE, {"amount": 1}) for who in (bench.alice, carol) * 8]
+        async with asyncio.timeout(30):
+            ends = await asyncio.gather(*asked)
+        assert {done.status for done in ends} == {"committed"}
+        counted = {
+            one.subject: sum(int(span.amount) for span in one.spans) for one in await usages(bench)
+        }
+        assert sorted(counted.values()) == [8, 8, 16]
 
 
 @pytest.mark.rule("PO-1")

@@ -3,7 +3,8 @@
 import pytest
 from msgspec.structs import replace
 
-from amends.contracts.documents import CompensationSlots, Correction
+from amends.contracts import limits
+from amends.contracts.documents import CompensationSlots, Correction, Document
 from amends.contracts.enums import Verdict
 from amends.contracts.events import ProviderEvent, Said
 from amends.contracts.results import Result
@@ -176,3 +177,65 @@ async def test_what_a_correction_stands_on_is_never_taken_for_granted() -> None:
             await made.olga.rule(correction, "Fine.", allow_compensation=True)
         show()
         assert (await slots(made, done)).frozen is not None
+
+
+async def rule(made: Workbench, correction: Correction) -> None:
+    await made.olga.rule(correction, "It did happen.", allow_compensation=True)
+
+
+@pytest.mark.rule("TX-REV-3", "TX-VIEW-2")
+@pytest.mark.parametrize("many", [False, True], ids=["one correction", "more than a page of them"])
+async def test_every_reading_says_that_evidence_speaks_against_it_until_somebody_rules(
+    many: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if many:
+        monkeypatch.setattr(limits, "PAGE_SIZE", 1)
+    async with bench() as made:
+        asked = action(id="act_1", transaction="txn_1", key="order-7")
+        done = await ask(made, asked)
+        sound = await ask(made, action(id="act_2", transaction="txn_2"))
+        firsts = [await contradict(made, one, f"evt_{one.action_id}") for one in (done, sound)]
+        await rule(made, firsts[1])
+
+        async def shown() -> list[str | None]:
+            again = await ask(made, asked)
+            by_key = await ask(made, action(transaction="txn_1", key="order-7"))
+            view = await made.alice.get("txn_1")
+            listed: dict[str, str | None] = {}
+            after = None
+            while True:
+                page = await made.alice.list(after=after, limit=limits.PAGE_SIZE)
+                read = [one.document for one in page.items if isinstance(one, Stored)]
+                listed |= {one.transaction_id: one.attention for one in read}
+                if (after := page.next) is None:
+                    break
+            assert listed["txn_2"] is None
+            assert again.replayed
+            assert by_key.replayed
+            return [one.attention for one in (again, by_key, view.result)] + [listed["txn_1"]]
+
+        assert await shown() == ["contradicted"] * 4
+        assert (await ask(made, asked)).next[0].call == "rule"
+        assert (await made.record(done)).attention is None
+        await rule(made, firsts[0])
+        assert await shown() == [None] * 4
+
+
+@pytest.mark.rule("TX-REV-3")
+async def test_a_correction_that_cannot_be_read_counts_as_open() -> None:
+    async with bench() as made:
+        done = await ask(made, action(id="act_1"))
+        correction = await contradict(made, done, "evt_1")
+        await rule(made, correction)
+        row = Unreadable(Correction, TENANT, correction.correction_id, "no JSON", b"")
+        lists = made.store.list
+
+        async def spoilt(type_: type[Document], *told: object, **where: object) -> object:
+            page = await lists(type_, *told, **where)  # type: ignore[arg-type]  # handed through
+            return replace(page, items=(row,)) if type_ is Correction else page
+
+        made.store.list = spoilt  # type: ignore[assignment,method-assign]  # one row is damaged
+        [listed] = (await made.alice.list()).items
+        assert isinstance(listed, Stored)
+        assert listed.document.attention == "contradicted"
+        assert (await made.alice.get(done)).result.attention == "contradicted"

@@ -318,6 +318,18 @@ async def test_an_operator_lends_for_somebody_absent_only_by_a_source_of_princip
             await bench.olga.delegate("dan", ends_at=until, on_behalf_of=TREASURER)
 
 
+@pytest.mark.rule("AP-1", "RD-2")
+async def test_the_reasons_of_a_delegation_are_scrubbed_before_they_are_kept() -> None:
+    async with bench_of(Desk()) as bench:
+        boss = bench.acting_as(TREASURER)
+        until = bench.clock() + timedelta(days=1)
+        made = await boss.delegate("dan", ends_at=until, reason="Away, password=hunter22")
+        revoked = await boss.revoke_delegation(made, reason="Back, password=hunter22")
+        assert made.reason == "Away, password=[redacted]"
+        assert "hunter22" not in repr(revoked)
+        assert "hunter22" not in repr(await bench.store.get(Delegation, TENANT, made.delegation_id))
+
+
 @pytest.mark.rule("AP-1")
 async def test_delegations_are_seen_by_those_they_concern_and_operators() -> None:
     async with bench_of(Desk()) as bench:

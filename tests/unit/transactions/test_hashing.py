@@ -106,6 +106,12 @@ def test_every_declaration_is_part_of_the_contract_digest(change: dict[str, obje
 
 
 @pytest.mark.rule("TX-PLAN-5")
+def test_a_risk_that_was_accepted_governs_nothing_and_leaves_frozen_plans_as_they_are() -> None:
+    accepted = capability(accepted_risks=("financial_unapproved",))
+    assert contract_digest(accepted) == contract_digest(capability())
+
+
+@pytest.mark.rule("TX-PLAN-5")
 def test_contract_policy_and_identity_are_all_part_of_governance() -> None:
     digests = {
         governance_digest("contract", "policy-1", identity()),

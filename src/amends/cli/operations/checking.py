@@ -107,17 +107,22 @@ def check(asked: Asked, told: Told) -> Answer:
     Raises `Misuse` for what cannot be asked, `Unavailable` for files that are not there, and
     `Refused` (`transaction.not_found`).
     """
-    brought = Brought(
-        keys=_keys(asked),
-        heads=_heads(asked.heads),
-        kept=tuple(map(read_note_file, asked.checkpoints)),
-    )
+    brought = brought_by(asked)
     found = (
         _of_bundle(asked, brought, told)
         if asked.store is None
         else _of_store(asked.store, asked, brought, told)
     )
     return _answer(found)
+
+
+def brought_by(asked: Asked) -> Brought:
+    """What was brought along, read. Raises `Misuse`, `Unavailable` and `Corrupt`."""
+    return Brought(
+        keys=_keys(asked),
+        heads=_heads(asked.heads),
+        kept=tuple(map(read_note_file, asked.checkpoints)),
+    )
 
 
 def _keys(asked: Asked) -> KeyRing | None:

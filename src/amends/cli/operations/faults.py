@@ -46,6 +46,9 @@ EXIT_OF_FAULT: Final[Mapping[str, int]] = MappingProxyType(
         "checkpoint.differs": 68,
         "checkpoint.cut": 69,
         "checkpoint.unproven": 70,
+        "proof.malformed": 71,
+        "proof.unknown_format": 72,
+        "proof.head_uncovered": 73,
     }
 )
 
@@ -86,6 +89,9 @@ MEANING: Final[Mapping[str, str]] = MappingProxyType(
         "checkpoint.inconsistent": "two checkpoints tell of two histories",
         "checkpoint.differs": "the receipts before the checkpoint are not those that it was of",
         "checkpoint.cut": "receipts that were there before are missing",
-        "checkpoint.unproven": "the bundle has no path from the checkpoint that was given",
+        "checkpoint.unproven": "there is no path from the checkpoint that was given",
+        "proof.malformed": "the proof is not as prove writes it",
+        "proof.unknown_format": "the proof has a format that is not known here",
+        "proof.head_uncovered": "the proof says nothing of the receipt whose hash was given",
     }
 )

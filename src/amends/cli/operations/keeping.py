@@ -14,7 +14,7 @@ from amends.cli.operations.place import HERE, Place
 if TYPE_CHECKING:
     from amends.cli.paper import Paper
     from amends.contracts.json_types import JsonObject
-    from amends.wiring.proving import Proof
+    from amends.receipts.proof import Proof
 
 
 def checkpoint(
@@ -56,6 +56,9 @@ def prove(
         Parameter(negative=(), show_default=False, help="Also lead through this checkpoint."),
     ] = (),
     tenant: Annotated[str | None, Parameter(help="Whose transaction it is.")] = None,
+    out: Annotated[
+        Path | None, Parameter(help="A new file to write it to, for amends verify.")
+    ] = None,
     place: Place = HERE,
 ) -> int:
     """Show that a transaction's receipts are in the log: paths to checkpoints, and between them."""
@@ -65,13 +68,17 @@ def prove(
     from amends.cli.inputs import identifier
     from amends.contracts.ids import TenantId, TransactionId
     from amends.contracts.principals import DEFAULT_TENANT
+    from amends.receipts.proof import write_proof
     from amends.wiring import proving
+    from amends.wiring.bundling import write_bundle
     from amends.wiring.places import existing_database
 
     id_ = TransactionId(identifier(transaction, "transaction_id"))
     owner = TenantId(identifier(tenant or DEFAULT_TENANT, "tenant"))
     given = [proving.read_note_file(one) for one in checkpoint]
     proof = proving.prove(existing_database(place.store), owner, id_, given)
+    if out is not None:
+        write_bundle(out.absolute(), [write_proof(proof)])
     answer = Answer(data=_document(proof), tell=lambda paper: _tell(paper, proof))
     return give(answer, sys.stdout, as_json=place.json, utc=False, interrupted=False)
 

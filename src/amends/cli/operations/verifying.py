@@ -1,7 +1,8 @@
 """`amends verify`: whether receipts are whole, in order, unaltered, and signed by known keys.
 
-A bundle is checked offline. `--store` checks a store where it lies, and further: every record has
-to have the receipts of its last change, and the whole log has to lead through its checkpoints.
+A bundle is checked offline, and so is a proof. `--store` checks a store where it lies, and further:
+every record has to have the receipts of its last change, and the whole log has to lead through its
+checkpoints.
 Either way the exit code tells the kind of fault.
 """
 
@@ -15,7 +16,10 @@ from amends.cli.options import Flag, Pairs
 
 def verify(
     *what: Annotated[
-        str, Parameter(help="A bundle's file; or with --store, transactions of that store.")
+        str,
+        Parameter(
+            help="The file of a bundle or of a proof; or with --store, transactions of that store."
+        ),
     ],
     store: Annotated[
         str | None, Parameter(help="Check this store instead of a bundle; its URL.")
@@ -42,6 +46,7 @@ def verify(
     from amends.cli.answers import give
     from amends.cli.operations.checking import Asked, check
     from amends.cli.operations.progress import phases
+    from amends.cli.operations.proofs import check_file, is_proof
 
     asked = Asked(
         what=what,
@@ -52,6 +57,9 @@ def verify(
         keys_file=keys,
         checkpoints=checkpoint,
     )
-    with phases() as phase:
-        answer = check(asked, phase("Verifying"))
+    if is_proof(asked):
+        answer = check_file(asked)
+    else:
+        with phases() as phase:
+            answer = check(asked, phase("Verifying"))
     return give(answer, sys.stdout, as_json=json, utc=False, interrupted=False)
