@@ -106,3 +106,9 @@ def test_a_signer_brings_its_own_ring_and_stands_for_itself() -> None:
 def test_a_published_key_is_checked_like_any_other() -> None:
     with refused_with("receipt.key_malformed"):
         PublishedKey(public_key=b"short")
+
+
+def test_a_signer_made_of_its_own_private_bytes_is_the_same_signer() -> None:
+    signer = Ed25519Signer(bytes(range(32)))
+    assert signer.private_bytes() == bytes(range(32))
+    assert Ed25519Signer(signer.private_bytes()).key_id == signer.key_id
