@@ -1,8 +1,10 @@
 """What the PostgreSQL store asks of its server, and what it keeps to beside many others."""
 
 import asyncio
+import re
 from collections.abc import Sequence
 from typing import Any, Final
+from uuid import uuid4
 
 import asyncpg
 import pytest
@@ -24,7 +26,10 @@ from amends.stores.port import (
 )
 from amends.stores.postgres import open_postgres
 from amends.stores.postgres.migrations import MIGRATIONS, Migration, migrate
-from amends.stores.postgres.statements import begin
+from amends.stores.postgres.session import named
+from amends.stores.postgres.statements import begin, probe, write
+from amends.stores.postgres.verdicts import assumed
+from amends.stores.postgres.writes import prepare
 from amends.stores.shapes import SHAPES
 from amends.testing.postgres_bench import PostgresBench
 from amends.testing.postgres_server import Database, PostgresServer, run_apart
@@ -38,6 +43,7 @@ from amends.testing.store_documents import (
     changed,
     links,
     one_of_each,
+    tail_of,
 )
 from amends.testing.tcp_proxy import TcpProxy
 
@@ -466,6 +472,45 @@ async def test_a_listener_that_lost_its_server_only_waits_and_listens_again(
         proxy.refusing = False
         await store.news(0.1)
         await store.close()
+
+
+async def test_a_batch_reaches_every_row_through_its_unique_index(
+    postgres_server: PostgresServer,
+) -> None:
+    """Once there is more than a page of rows; nothing has been analysed."""
+    async with PostgresBench(postgres_server) as bench:
+        store = await bench.open()
+        names = [str(number) for number in range(1_000)]
+        for there in (
+            [Insert(a_transaction(name)) for name in names],
+            [Insert(an_action(name)) for name in names],
+            [links(name=name) for name in names],
+        ):
+            await commit(store, *there)
+        joint = links(1, tail=tail_of(links()))
+        written = (Replace(changed(a_transaction())), Replace(changed(an_action())), joint)
+        guard = Guard(TransactionRecord, TENANT, "txn_2", 1)
+        prepared = prepare(ChangeSet(changes=(*written, guard)))
+        effects = assumed(prepared)
+        assert effects is not None
+        asked = (
+            probe(*named([prepared]), None),
+            write(effects, None, uuid4(), checked=False),
+        )
+        connection = await asyncpg.connect(bench.database.url)
+        try:
+            await connection.execute(begin([TENANT, OTHER_TENANT], replan=True))
+            for one in asked:
+                plan = await connection.fetch(f"EXPLAIN {one.sql}", *one.values)
+                text = "\n".join(row[0] for row in plan)
+                assert set(re.findall(r"using (\w+) on", text)) == {
+                    "transactions_by_id",
+                    "actions_by_id",
+                    "receipts_by_chain",
+                }
+                assert "Seq Scan" not in text
+        finally:
+            await connection.close()
 
 
 def absent(name: str) -> Guard:

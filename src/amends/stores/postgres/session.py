@@ -31,6 +31,12 @@ from amends.stores.postgres.truth import Fate, Sent, find_out
 from amends.stores.postgres.verdicts import Effects, Ground, Row, Verdict, assumed, decide
 from amends.stores.postgres.writes import Chain, Extend, Held, Key, Prepared, Write
 
+REPLAN_AT: Final = 64
+"""After so many change sets, and each time they have doubled, plans are made anew.
+
+A plan is made for tables as large as they are then, and an empty table looks the same by any index.
+"""
+
 SLOW_S: Final = 1.0
 """A write that was held up for so long begins anew: no lease counts from before the wait."""
 
@@ -61,6 +67,8 @@ class Session:
         self._connections = connections
         self._terms = terms
         self._synchronous: bool | None = None
+        self._written = 0
+        self._replan_at = REPLAN_AT
 
     async def run(self, batch: Sequence[Prepared]) -> list[Verdict]:
         """The verdicts, durable. Raises `Failed`."""
@@ -107,7 +115,7 @@ class Session:
         token = uuid4()
         async with self._connections.lent() as connection:
             tenants = _tenants([one])
-            await connection.execute(statements.begin(tenants))
+            await self._begin(connection, tenants, 1)
             statement = statements.write(effects, self._terms.now(), token, checked=False)
             row = await connection.fetchrow(statement.sql, *statement.values)
             counts, at, ended, xact, pid, synchronous = row
@@ -126,7 +134,7 @@ class Session:
         """Lock, read, decide and write; none if somebody else was faster."""
         token, tenants = uuid4(), _tenants(batch)
         async with self._connections.lent() as connection:
-            await connection.execute(statements.begin(tenants))
+            await self._begin(connection, tenants, len(batch))
             if contested := _contested(batch):
                 turns = statements.order(contested)
                 await connection.execute(turns.sql, *turns.values)
@@ -150,6 +158,13 @@ class Session:
             await self._commit(connection, sent, row[5])
             return verdicts
 
+    async def _begin(self, connection: Any, tenants: frozenset[str], count: int) -> None:
+        self._written += count
+        replan = self._written >= self._replan_at
+        if replan:
+            self._replan_at = self._written * 2
+        await connection.execute(statements.begin(tenants, replan=replan))
+
     async def _make_room(
         self, connection: Any, releases: list[Key], absent: list[Key], token: UUID
     ) -> bool:
@@ -163,7 +178,7 @@ class Session:
 
     async def _read(self, connection: Any, batch: Sequence[Prepared]) -> tuple[Ground, Any]:
         """Lock and read what the verdicts stand on, and the time once all locks are held."""
-        keys, holds, chains = _named(batch)
+        keys, holds, chains = named(batch)
         statement = statements.probe(keys, holds, chains, self._terms.now())
         ordered = {place: list(them) for place, them in groupby(sorted(keys), attrgetter("place"))}
         ground, at = Ground(), None
@@ -247,7 +262,7 @@ def _contested(batch: Sequence[Prepared]) -> list[Key]:
     return [step.key for step in steps if not step.expected]
 
 
-def _named(batch: Sequence[Prepared]) -> tuple[list[Key], list[Held], list[Chain]]:
+def named(batch: Sequence[Prepared]) -> tuple[list[Key], list[Held], list[Chain]]:
     """Every document, unique value and chain that a batch speaks of, each once."""
     keys: dict[Key, None] = {}
     holds: dict[Held, None] = {}

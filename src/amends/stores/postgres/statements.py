@@ -82,10 +82,14 @@ class Text:
         self.counts.append(number)
 
 
-def begin(tenants: Collection[str]) -> str:
-    """The beginning of a transaction over these tenants, which `prepare` found to be plain."""
+def begin(tenants: Collection[str], *, replan: bool = False) -> str:
+    """The beginning of a transaction over these tenants, which `prepare` found to be plain.
+
+    With `replan` the plans that the session has kept are made anew.
+    """
     named = "\x1f".join(sorted(tenants))
-    return f"{BEGIN}SET LOCAL amends.tenants = '{named}'"
+    renewed = "DISCARD PLANS; " if replan else ""
+    return f"{BEGIN}{renewed}SET LOCAL amends.tenants = '{named}'"
 
 
 def probe(

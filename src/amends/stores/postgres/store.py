@@ -6,7 +6,7 @@ whom.
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -36,12 +36,16 @@ from amends.stores.wellformed import closed
 D = TypeVar("D", bound=Document)
 
 
+WRITERS: Final = 2
+"""One batch is decided while the other one waits for the disk; measured, that is twice as much."""
+
+
 async def open_postgres(
     url: str,
     *,
     clock: Callable[[], datetime | None] | None = None,
     patience_s: float = PATIENCE_S,
-    writers: int = 1,
+    writers: int = WRITERS,
     taking_over: bool = False,
 ) -> "PostgresStore":
     """Open the store in this database, making it if there is none.
@@ -60,17 +64,17 @@ async def open_postgres(
     if clock is not None:
         terms = msgspec.structs.replace(terms, clock=clock)
     connection = await connect(terms.address)
-    writing, reading = Connections(terms, writers), Connections(terms, terms.readers)
+    writing = tuple([Connections(terms, 1) for _ in range(writers)])
     try:
         await migrate(connection)
         if taking_over:
             async with whole(connection, terms.address):
                 await take_over(connection)
-        await writing.keep(connection)
+        await writing[0].keep(connection)
     except BaseException:
         connection.terminate()
         raise
-    return PostgresStore(writing, reading, terms, writers)
+    return PostgresStore(writing, Connections(terms, terms.readers), terms)
 
 
 class PostgresStore:
@@ -80,11 +84,12 @@ class PostgresStore:
     """
 
     def __init__(
-        self, writing: Connections, reading: Connections, terms: Terms, writers: int
+        self, writing: tuple[Connections, ...], reading: Connections, terms: Terms
     ) -> None:
         self._writing = writing
         self._reading = reading
-        self._writer = Writer([Session(writing, terms) for _ in range(writers)])
+        # The one that is connected already comes first, and the others as they are needed.
+        self._writer = Writer([Session(one, terms) for one in reversed(writing)])
         self._reader = Reader(reading, terms)
         self._listener = Listener(terms)
         self._closed = False
@@ -152,12 +157,12 @@ class PostgresStore:
     async def lineage(self) -> str:
         """See `Store.lineage`."""
         self._asked()
-        return self._writing.standing.lineage
+        return self._writing[0].standing.lineage
 
     async def accept_server(self) -> None:
         """Write down that the store goes on where it is now; others can open it again."""
         self._asked()
-        async with self._writing.asked() as connection:
+        async with self._reading.asked() as connection:
             await accept_timeline(connection)
 
     async def close(self) -> None:
@@ -167,6 +172,6 @@ class PostgresStore:
         self._closed = True
         await self._writer.drain()
         self._writer.refuse()
-        await self._writing.close()
-        await self._reading.close()
+        for connections in (*self._writing, self._reading):
+            await connections.close()
         await self._listener.close()

@@ -1,7 +1,7 @@
 """Who is written when: all that wait while a batch is on its way go together in the next one.
 
-One task per store takes the queue, a batch at a time. What is queued is carried out: a caller that
-is cancelled stops waiting, and nothing else.
+Whichever session is free takes the queue, a batch at a time. What is queued is carried out: a
+caller that is cancelled stops waiting, and nothing else.
 
 Deliberately not here: SQL, verdicts, and any retry.
 """
