@@ -32,7 +32,7 @@ RULES: Final = [
 DECISIONS: Final = sorted((ROOT / "docs/adr").glob("[0-9]*.md"))
 GENERATED: Final = print_spec.pages() | print_reference.pages()
 
-FAMILY: Final = r"(?:TX-[A-Z]+|PO|AP|ID|RC|RD|RT|GR(?:-ID)?|FR|HL|PM|WJ|WS|ST)"
+FAMILY: Final = r"(?:TX-[A-Z]+|PO|AP|ID|RC|RD|RT|GR(?:-ID)?|FR|HL|PM|WJ|WS|ST|INT)"
 RULE_ID: Final = re.compile(rf"(?<![\w-]){FAMILY}-\d+(?![\w-])")
 DEFINED: Final = re.compile(rf"^(?:\*\*|\| )({RULE_ID.pattern})(?:\*\*| \|)", re.MULTILINE)
 LINK: Final = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")

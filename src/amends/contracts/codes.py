@@ -10,6 +10,7 @@ from typing import Final
 
 from amends.contracts.code import Code
 from amends.contracts.codes_of_actions import ACTION_CODES
+from amends.contracts.codes_of_containment import CONTAINMENT_CODES
 from amends.contracts.codes_of_ledgers import LEDGER_CODES
 from amends.contracts.codes_of_storage import STORAGE_CODES
 from amends.contracts.codes_of_transactions import TRANSACTION_CODES
@@ -18,7 +19,14 @@ from amends.contracts.errors import AmendsError
 from amends.contracts.json_types import Json
 
 CODES: Final[Mapping[str, Code]] = MappingProxyType(
-    {**ACTION_CODES, **TRANSACTION_CODES, **WORKER_CODES, **LEDGER_CODES, **STORAGE_CODES}
+    {
+        **ACTION_CODES,
+        **TRANSACTION_CODES,
+        **WORKER_CODES,
+        **LEDGER_CODES,
+        **STORAGE_CODES,
+        **CONTAINMENT_CODES,
+    }
 )
 
 

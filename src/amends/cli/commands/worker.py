@@ -13,6 +13,7 @@ def _worker() -> App:
     app.command("amends.cli.commands.serving:run", name="run", help=_RUN)
     app.command("amends.cli.commands.journals:resolve", name="resolve", help=_RESOLVE)
     app.command("amends.cli.commands.journals:release", name="release", help=_RELEASE)
+    app.command("amends.cli.commands.containing:containment", name="containment", help=_CONTAIN)
     return app
 
 
@@ -30,4 +31,9 @@ _RESOLVE: Final = (
     "Say what was found, and where. It is never reopened, and never run again."
 )
 _RELEASE: Final = "Let a frozen journal admit again, after both sides were compared."
+_CONTAIN: Final = (
+    "Show whether workers can be contained here.\n\n"
+    "A container is run, and tries to get out. What holds is shown one by one. Exit code 8 says "
+    "that something does not hold."
+)
 worker: Final = _worker()
