@@ -12,7 +12,7 @@ CONTAINMENT_CODES: Final[Mapping[str, Code]] = MappingProxyType(
         "containment.unavailable": Code(
             Unavailable,
             "Containment is required, and this machine does not hold it; no worker was started.",
-            "On Debian: apt-get install bubblewrap. Then amends worker containment shows what holds.",
+            "On Debian: apt-get install bubblewrap. Then see amends worker containment.",
         ),
         "containment.resource_unknown": Code(
             Refused,
