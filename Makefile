@@ -125,3 +125,9 @@ docs: $(READY)  ## print the pages of docs/ that are made from the code
 KILL_SEED ?= 0
 kills: $(READY)  ## kill a thousand processes at random, and look for what was doubled or lost
 	@$(BIN)/python -m amends.testing.kills --kills 1000 --seed $(KILL_SEED)
+
+.PHONY: chaos
+# The worlds of `make chaos CHAOS_SEED=77` are others; 2 000 plans, each committed by all, come first.
+CHAOS_SEED ?= 0
+chaos: $(READY)  ## three minutes of everything that can happen to many runtimes on one PostgreSQL
+	@$(BIN)/python -m amends.testing.chaos --plans 2000 --seconds 180 --seed $(CHAOS_SEED)

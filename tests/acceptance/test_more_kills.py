@@ -9,6 +9,7 @@ from amends.contracts.enums import Mode
 from amends.testing import kills
 from amends.testing.errands import Answer
 from amends.testing.kills import Broken, World, kill_many
+from amends.testing.reckoning import lost, unended
 from amends.testing.snapshots import Snapshot
 from amends.testing.workbench import Workbench
 
@@ -51,16 +52,16 @@ async def test_an_answer_that_the_store_does_not_bear_out_counts_as_lost() -> No
         plan = await bench.alice.plan("payments.charge", {"amount": 5})
         there = await bench.snapshot()
     heard = Answer(transaction_id=done.transaction_id, status="committed", revision=done.revision)
-    assert kills._lost([heard], there) == []
-    assert kills._unended(there) == []
+    assert lost([heard], there) == []
+    assert unended(there) == []
     gone = msgspec.structs.replace(there, records=())
-    assert len(kills._lost([heard], gone)) == 1
+    assert len(lost([heard], gone)) == 1
     older = _changed(there, done.transaction_id, revision=0)
-    assert len(kills._lost([heard], older)) == 1
+    assert len(lost([heard], older)) == 1
     other = msgspec.structs.replace(heard, status="compensated")
-    assert len(kills._lost([other], there)) == 1
+    assert len(lost([other], there)) == 1
     open_still = _changed(there, plan.transaction_id, status="committing")
-    assert kills._unended(open_still) == [f"{plan.transaction_id} is left committing"]
+    assert unended(open_still) == [f"{plan.transaction_id} is left committing"]
 
 
 def _changed(snapshot: Snapshot, transaction_id: str, **changes: object) -> Snapshot:

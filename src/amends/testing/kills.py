@@ -29,8 +29,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from amends.contracts.documents import TransactionRecord
-from amends.contracts.enums import IN_FLIGHT, Mode, Status
+from amends.contracts.enums import Mode
 from amends.testing import faults
 from amends.testing.crash_points import CrashPoint
 from amends.testing.effects import FileLedger
@@ -47,8 +46,9 @@ from amends.testing.errands import (
     run_errand,
 )
 from amends.testing.invariants import check_history
-from amends.testing.snapshots import Snapshot, take_snapshot
-from amends.testing.till import Setup, Till, effects_in, open_till
+from amends.testing.reckoning import doubled, lost, recover, unended
+from amends.testing.snapshots import take_snapshot
+from amends.testing.till import Setup, open_till
 from amends.testing.victim import Answered, Line, Sprung, Told, Trap
 
 KILLS_A_WORLD: Final = 10
@@ -64,8 +64,6 @@ LAPSED_MS: Final = 120_000
 _DEEDS: Final = 4
 """So many deeds are tried in one life; a fault may keep each from reaching the crash point."""
 
-_ROUNDS: Final = 20
-_ROUND_MS: Final = 6 * 3_600_000
 _MODES: Final = (Mode.EXECUTE, Mode.COMMIT, Mode.COMPENSATE, Mode.RECONCILE)
 _UNSURE: Final = (
     faults.acknowledgement(),
@@ -78,7 +76,6 @@ _UNSURE: Final = (
 )
 _ANY: Final = (*_UNSURE, faults.connect(), faults.decline())
 _LOOKING: Final = (faults.connect(), faults.headers(), faults.server_error())
-_FOR_GOOD: Final = frozenset({"committed", "compensated", "reconciled"})
 
 
 class After(StrEnum):
@@ -285,66 +282,21 @@ class World:
         setup = msgspec.structs.replace(self._setup, ahead_ms=self._ahead_ms)
         async with open_till(setup) as till:
             left = await take_snapshot(till.store)
-            problems = [*await till.check(), *_lost(self._heard, left)]
+            problems = [*await till.check(), *lost(self._heard, left)]
             if self._random.random() < 0.5:
-                await _recover(till)
+                await recover(till)
             for deed in self._deeds:
                 self._heard.append(await run_errand(till, deed))
-            await _recover(till)
+            await recover(till)
             ended = await take_snapshot(till.store)
             problems += [
                 *await till.check(),
                 *check_history(left, ended),
-                *_lost(self._heard, ended),
-                *_unended(ended),
-                *_doubled(ended, self._setup),
+                *lost(self._heard, ended),
+                *unended(ended),
+                *doubled(ended, FileLedger(self._setup.ledger)),
             ]
         return problems
-
-
-async def _recover(till: Till) -> None:
-    """Sweep until nothing is open, or until it is clear that it will not end."""
-    for _ in range(_ROUNDS):
-        if not _unended(await take_snapshot(till.store)):
-            return
-        till.clock.step(_ROUND_MS)
-        await till.sweeper.sweep()
-
-
-def _lost(heard: Sequence[Answer], snapshot: Snapshot) -> list[str]:
-    """What was answered is there, at least as far on; what had ended is as it was told."""
-    records: dict[str, TransactionRecord] = {one.transaction_id: one for one in snapshot.records}
-    return [
-        f"{answer.transaction_id} was answered as {answer.status} {answer.revision}"
-        for answer in heard
-        if answer.transaction_id is not None
-        and answer.revision is not None
-        and not _bears_out(answer, records.get(answer.transaction_id))
-    ]
-
-
-def _bears_out(answer: Answer, record: TransactionRecord | None) -> bool:
-    if record is None or answer.revision is None or record.revision < answer.revision:
-        return False
-    return answer.status not in _FOR_GOOD or record.status.value == answer.status
-
-
-def _unended(snapshot: Snapshot) -> list[str]:
-    """Records that are neither decided nor in the hands of a person who was called."""
-    return [
-        f"{one.transaction_id} is left {one.status}"
-        for one in snapshot.records
-        if one.status in IN_FLIGHT
-        or (one.status is Status.OUTCOME_UNKNOWN and one.attention is None)
-    ]
-
-
-def _doubled(snapshot: Snapshot, setup: Setup) -> list[str]:
-    """Actions that moved money more than once, under whatever keys and transactions."""
-    action_of = {one.provider_key: one.action_id for one in snapshot.records}
-    arrived = effects_in(FileLedger(setup.ledger))
-    times = Counter(action_of.get(one.arrival.key) for one in arrived)
-    return [f"{action} moved money {n} times" for action, n in times.items() if n > 1]
 
 
 # ── many worlds ──────────────────────────────────────────────────────────────────────────────────

@@ -149,6 +149,54 @@ class PostgresServer:
             self._process.wait()
         self._process = None
 
+    def restart(self) -> None:
+        """Stop it in order, clients or not, and start it again."""
+        self.stop()
+        self.start()
+
+    def crash(self) -> None:
+        """Stop it as in a crash, and start it again, which recovers what was committed."""
+        self.stop(signal.SIGQUIT)
+        self.start()
+
+    def kill_backend(self, pick: Callable[[Any], Coroutine[Any, Any, int | None]]) -> None:
+        """Kill the process of the server that is picked, if any, and wait for its recovery."""
+        pid = self.ask(self.url_of("postgres", "postgres"), pick)
+        if pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.wait()
+
+    def wait(self) -> None:
+        """Wait until the server answers, which it does not while it recovers."""
+
+        async def nothing(connection: Any) -> None:
+            """Connecting was the question."""
+
+        end = time.monotonic() + _START_S
+        while True:
+            try:
+                self.ask(self.url_of("postgres", "postgres"), nothing)
+            except (OSError, asyncpg.PostgresError):
+                if time.monotonic() > end:
+                    raise
+                time.sleep(0.02)
+            else:
+                return
+
+    def follow(self, primary: "PostgresServer", name: str) -> None:
+        """Make it a standby of another server, as which it asks for what is written there."""
+        if os.geteuid() == 0:
+            nobody = pwd.getpwnam("nobody")
+            os.chown(self._folder, nobody.pw_uid, nobody.pw_gid)
+        where = f"host=127.0.0.1 port={primary.port} user=postgres application_name={name}"
+        options = ("--checkpoint=fast", "--no-sync", "--write-recovery-conf")
+        self.run("pg_basebackup", f"--dbname={where}", f"--pgdata={self.data}", *options)
+
+    def promote(self) -> None:
+        """Make a standby a primary, and return once it is one."""
+        self.run("pg_ctl", "promote", "--wait", f"--pgdata={self.data}")
+
     def remove(self) -> None:
         """Stop it and remove everything it has stored."""
         self.stop(signal.SIGQUIT)  # nothing of it is needed any more

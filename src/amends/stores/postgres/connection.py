@@ -28,7 +28,7 @@ import msgspec
 from amends.contracts.errors import AmendsError, Unavailable
 from amends.contracts.ids import uuid7_hex
 from amends.stores.postgres.address import Address
-from amends.stores.postgres.failures import CLOSED, foreign_loop, unreachable
+from amends.stores.postgres.failures import CLOSED, REPORTED, failed, foreign_loop, unreachable
 from amends.stores.postgres.migrations import SYNCHRONOUS, SYSTEM, TIMELINE
 from amends.stores.rows import to_micros
 
@@ -77,13 +77,16 @@ async def connect(address: Address) -> Any:
             statement_cache_size=0 if address.pooled else 200,
             max_cacheable_statement_size=0,
         )
-    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError) as error:
+    except REPORTED as error:
         raise unreachable(error).exception() from error
     except (ValueError, asyncpg.exceptions.TargetServerAttributeNotMatched) as error:
         raise unreachable(error).exception() from error
     try:
         async with whole(connection, address):
             await check_server(connection, address)
+    except REPORTED as error:
+        connection.terminate()
+        raise failed(error).exception() from error
     except BaseException:
         connection.terminate()
         raise

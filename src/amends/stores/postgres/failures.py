@@ -17,6 +17,20 @@ import msgspec
 
 from amends.contracts.errors import Misuse, Unavailable
 
+REPORTED: Final = (
+    OSError,
+    EOFError,
+    TimeoutError,
+    asyncpg.PostgresError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+)
+"""What may be raised for the server or the network.
+
+The last is what asyncpg raises when it is asked again on a connection whose server has just ended
+in the middle of an answer.
+"""
+
 _IN_THE_WAY: Final = frozenset({"40001", "40P01", "55P03", "23505"})
 _GONE: Final = frozenset({"57P01", "57P02", "57P03", "57P05", "25P03", "25006", "53300"})
 _FULL: Final = frozenset({"53100"})
@@ -63,9 +77,7 @@ def judge(error: BaseException) -> Trouble:
             return Trouble.FULL
         gone = state in _GONE or state.startswith("08")
         return Trouble.GONE if gone else Trouble.OTHER
-    if isinstance(error, OSError | asyncpg.InterfaceError | TimeoutError | EOFError):
-        return Trouble.GONE
-    return Trouble.OTHER
+    return Trouble.GONE if isinstance(error, REPORTED) else Trouble.OTHER
 
 
 def failed(error: BaseException) -> Failure:

@@ -11,13 +11,12 @@ Deliberately not here: what has changed.
 import asyncio
 from typing import Any, Final
 
-import asyncpg
-
 from amends.contracts.errors import AmendsError
 from amends.stores.postgres.connection import Terms, connect
+from amends.stores.postgres.failures import REPORTED
 from amends.stores.postgres.statements import NEWS
 
-_FAILURES: Final = (OSError, AmendsError, asyncpg.PostgresError, asyncpg.InterfaceError)
+_FAILURES: Final = (AmendsError, *REPORTED)
 
 
 class Listener:

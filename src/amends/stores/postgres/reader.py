@@ -11,14 +11,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, TypeAlias, TypeVar
 
-import asyncpg
-
 from amends.contracts.documents import Document
 from amends.contracts.errors import Unavailable
 from amends.contracts.evidence import Receipt, Tail
 from amends.stores.port import FeedEntry, Page, Stored
 from amends.stores.postgres.connection import Connections, Terms, patiently, until
-from amends.stores.postgres.failures import failed
+from amends.stores.postgres.failures import REPORTED, failed
 from amends.stores.postgres.feed import find_reach
 from amends.stores.postgres.writes import is_storable
 from amends.stores.rows import Row, read_entry, read_receipt, read_row, show_row, to_micros
@@ -161,7 +159,7 @@ class Reader:
         async def coded() -> list[Cells]:
             try:
                 return await asking()
-            except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            except REPORTED as error:
                 raise _unanswered(error) from error
 
         answer: list[Cells] = await patiently(coded, until(self._terms.patience_s))

@@ -26,7 +26,7 @@ from amends.contracts.evidence import Tail
 from amends.stores.port import Accepted, Loss, Lost
 from amends.stores.postgres import statements
 from amends.stores.postgres.connection import Connections, Terms, until
-from amends.stores.postgres.failures import Failure, Trouble, failed, judge, unknown
+from amends.stores.postgres.failures import REPORTED, Failure, Trouble, failed, judge, unknown
 from amends.stores.postgres.truth import Fate, Sent, find_out
 from amends.stores.postgres.verdicts import Effects, Ground, Row, Verdict, assumed, decide
 from amends.stores.postgres.writes import Chain, Extend, Held, Key, Prepared, Write
@@ -79,7 +79,7 @@ class Session:
                 return await self._try(batch, alone)
             except _Again:
                 error: BaseException = asyncpg.LockNotAvailableError()
-            except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError) as caught:
+            except REPORTED as caught:
                 error = caught
             except AmendsError as caught:
                 if caught.code != "store.unavailable":
@@ -233,7 +233,7 @@ class Session:
                 async with spare.lent() as connection:
                     fate = await find_out(connection, sent, self._terms.address)
                     break
-            except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, AmendsError) as why:
+            except (AmendsError, *REPORTED) as why:
                 if isinstance(why, AmendsError) and why.code != "store.unavailable":
                     raise Failed(unknown(error or why)) from why
                 if asyncio.get_running_loop().time() >= deadline:

@@ -25,6 +25,7 @@ from amends.stores.postgres.connection import (
     take_over,
     whole,
 )
+from amends.stores.postgres.failures import REPORTED, failed
 from amends.stores.postgres.listening import Listener
 from amends.stores.postgres.migrations import migrate
 from amends.stores.postgres.reader import Reader
@@ -71,6 +72,9 @@ async def open_postgres(
             async with whole(connection, terms.address):
                 await take_over(connection)
         await writing[0].keep(connection)
+    except REPORTED as error:
+        connection.terminate()
+        raise failed(error).exception() from error
     except BaseException:
         connection.terminate()
         raise

@@ -13,8 +13,6 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
-import asyncpg
-
 from amends.contracts.documents import Document
 from amends.contracts.errors import Corrupt
 from amends.contracts.evidence import Receipt
@@ -22,7 +20,7 @@ from amends.contracts.ids import TenantId
 from amends.stores.port import Stored, Unreadable
 from amends.stores.postgres.address import address_of
 from amends.stores.postgres.connection import connect
-from amends.stores.postgres.failures import failed
+from amends.stores.postgres.failures import REPORTED, failed
 from amends.stores.postgres.migrations import (
     MIGRATIONS,
     SYSTEM,
@@ -201,7 +199,7 @@ class PostgresSurvey:
     def _ask(self, sql: str, *values: int | str) -> list[Any]:
         try:
             return list(self._run(self._connection.fetch(sql, *values)))
-        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+        except REPORTED as error:
             raise failed(error).exception() from error
 
     def _run(self, asking: Coroutine[Any, Any, T]) -> T:
