@@ -326,8 +326,10 @@ def _usable(programs: Path) -> Path:
                     inside = half / part.relative_to(programs.parent.parent.parent)
                     shutil.copytree(part, inside, symlinks=True)
             half.chmod(0o755)
-            with contextlib.suppress(OSError):
+            try:
                 half.rename(copy)
+            except OSError:  # somebody else was faster
+                shutil.rmtree(half)
         return copy / programs.relative_to(programs.parent.parent.parent)
     return programs
 
