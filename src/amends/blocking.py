@@ -133,6 +133,7 @@ class Portal:
     approval = _blocking(Amends.approval)
     refusals = _blocking(Amends.refusals)
     receipts = _blocking(Amends.receipts)
+    keys = _blocking(Amends.keys)
     verify = _blocking(Amends.verify)
 
     def acting_as(self, principal: Principal, identity: Identity | None = None) -> "Portal":

@@ -126,6 +126,7 @@ CALLS: Final[dict[str, tuple[Call, ...]]] = {
     "approval": (lambda who, ids: who.approval(ids.approval),),
     "refusals": (lambda who, _: who.refusals(), lambda who, ids: who.refusals(ids.action)),
     "receipts": (lambda who, ids: who.receipts(ids.transaction),),
+    "keys": (lambda who, _: who.keys(),),
     "verify": (lambda who, ids: who.verify(ids.transaction),),
 }
 """Every method that takes an id or lists something, with each way to name one."""

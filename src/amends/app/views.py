@@ -12,6 +12,7 @@ from amends.contracts.ids import ActionId, ApprovalId, PlanId, TransactionId
 from amends.contracts.principals import Caller
 from amends.contracts.results import Result
 from amends.receipts.chain import chain_of
+from amends.receipts.signing import PublishedKey
 from amends.receipts.verify import Verification, verify_chain
 from amends.runtime.reading import Reading, Selector, View
 from amends.stores.port import Page
@@ -109,6 +110,14 @@ class Views:
         """The receipt chain of one transaction, in order. Raises `transaction.not_found`."""
         view = await self.get(transaction, include_receipts=True)
         return view.receipts
+
+    async def keys(self) -> tuple[PublishedKey, ...]:
+        """Every public key that has signed receipts of this store, the one in use last.
+
+        They are no secret. `amends.receipts.keyset.write_key_set` writes them as a JWK Set, which
+        others pin and check bundles by.
+        """
+        return self._audited.keys.published
 
     async def verify(self, transaction: Result | str) -> Verification:
         """Check a transaction's receipts against this store's own keys: chain and signatures."""

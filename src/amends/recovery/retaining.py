@@ -4,8 +4,8 @@ A transaction is read whole, judged by the rules of `transactions.retention`, an
 with a receipt that says so. Everything that was read is compared when it is written, the absence of
 a hold included, so that whoever is first wins, and a loser is judged anew by the next run.
 
-Nothing here runs by itself: what is forgotten cannot be had back, so somebody starts it, by hand or
-by a timer. Deliberately not here: removing what a file still holds of old bytes (`wiring`).
+Deliberately not here: when that is done (`expiring`, or a person), and removing what a file still
+holds of old bytes (`wiring`).
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -35,10 +35,12 @@ from amends.receipts.chain import chain_of
 from amends.runtime.changes import Draft
 from amends.runtime.engine import Engine
 from amends.runtime.steps import action_step, record_step
+from amends.runtime.upkeep import recovery_principal
 from amends.stores.port import Lost, Stored
 from amends.transactions.forgetting import (
     forget_action,
     forget_correction,
+    forget_hold,
     forget_record,
     forget_refusal,
     forget_request,
@@ -86,31 +88,38 @@ class Retention:
         """
         if not caller.principal.may(RETAIN_SCOPE):
             raise coded("retention.not_allowed")
+        return await self._run(caller.tenant, caller.principal.ref, dry_run=dry_run)
+
+    async def forget_due(self, tenant: TenantId) -> Retained:
+        """The same for a tenant, under the name of recovery."""
+        return await self._run(tenant, recovery_principal(tenant).ref, dry_run=False)
+
+    async def _run(self, tenant: TenantId, by: PrincipalRef, *, dry_run: bool) -> Retained:
         seen: set[TransactionId] = set()
         forgotten: list[TransactionId] = []
         kept: list[StillNeeded] = []
-        async for action in self._all(ActionDocument, caller.tenant, {}):
+        async for action in self._all(ActionDocument, tenant, {}):
             id_ = action.document.transaction_id
             if action.document.forgotten_at is not None or id_ in seen:
                 continue
             seen.add(id_)
-            needed = await self._one(caller, action, dry_run=dry_run)
+            needed = await self._one(by, action, dry_run=dry_run)
             if isinstance(needed, StillNeeded):
                 kept.append(needed)
             elif needed:
                 forgotten.append(id_)
-        refusals = await self._refusals(caller.tenant, dry_run=dry_run)
+        refusals = await self._refusals(tenant, dry_run=dry_run)
         return Retained(
             forgotten=tuple(forgotten), kept=tuple(kept), refusals=refusals, dry_run=dry_run
         )
 
     async def _one(
-        self, caller: Caller, action: Stored[ActionDocument], *, dry_run: bool
+        self, by: PrincipalRef, action: Stored[ActionDocument], *, dry_run: bool
     ) -> StillNeeded | bool:
         """Forget one transaction; why not, or false where its time has not come."""
         id_, now = action.document.transaction_id, action.read_at
         try:
-            whole = await self._whole(caller.tenant, id_)
+            whole = await self._whole(action.document.tenant, id_)
         except (Corrupt, _Unreadable):
             return StillNeeded(
                 transaction_id=id_, reason=UNREADABLE, text="a row of it cannot be read"
@@ -121,7 +130,7 @@ class Retention:
         need = needed_for(whole, capability, now)
         if need is not None:
             return StillNeeded(transaction_id=id_, reason=need.code, text=need.text)
-        if dry_run or await self._forget(whole, caller.principal.ref, id_, now):
+        if dry_run or await self._forget(whole, by, id_, now):
             return True
         return StillNeeded(
             transaction_id=id_, reason=CHANGED, text="somebody else changed it meanwhile"
@@ -139,7 +148,8 @@ class Retention:
         tenant = whole.actions[0].tenant
         draft = Draft(tenant, id_)
         _replace_all(draft, whole, now)
-        draft.guard(LegalHold, id_, whole.hold.revision if whole.hold else 0)
+        if whole.hold is None:
+            draft.guard(LegalHold, id_, 0)
         draft.guard(CompensationSlots, id_, whole.slots.revision if whole.slots else 0)
         for one in whole.compensations:
             draft.guard(TransactionRecord, one.transaction_id, one.revision)
@@ -226,6 +236,8 @@ def _replace_all(draft: Draft, whole: Whole, now: datetime) -> None:
         draft.replace(forget_request(request, now))
     for correction in whole.corrections:
         draft.replace(forget_correction(correction, now))
+    if whole.hold is not None:
+        draft.replace(forget_hold(whole.hold, now))
 
 
 def _step(whole: Whole, by: PrincipalRef, now: datetime) -> Step:

@@ -20,6 +20,7 @@ from amends.contracts.documents import (
     Correction,
     Document,
     GateVerdict,
+    LegalHold,
     OperatorRuling,
     Refusal,
     TransactionPlan,
@@ -85,6 +86,16 @@ def forget_correction(correction: Correction, now: datetime) -> Correction:
     """A correction with the ruling's words as their hash."""
     ruling = None if correction.ruling is None else hidden_text(correction.ruling)
     return _next(correction, now, ruling=ruling)
+
+
+def forget_hold(hold: LegalHold, now: datetime) -> LegalHold:
+    """A hold that was lifted, with its last reason as its hash."""
+    return replace(
+        hold,
+        revision=hold.revision + 1,
+        updated_at=max(now, hold.updated_at),
+        reason=hidden_text(hold.reason),
+    )
 
 
 def forget_refusal(refusal: Refusal, now: datetime) -> Refusal:

@@ -206,7 +206,7 @@ RISKS: Final[tuple[RiskRule, ...]] = (
     RiskRule(
         "personal_data_kept",
         "Personal data is kept for ever.",
-        "Declare retention_ms, and run amends retention run by a timer.",
+        "Declare retention_ms: a program that runs forgets what is due once a day.",
         lambda c: c.data.contains_pii and c.data.retention_ms is None,
     ),
     RiskRule(

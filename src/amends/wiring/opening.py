@@ -16,6 +16,7 @@ from amends.contracts.secrets import CredentialSource
 from amends.governance.policy import CapabilityPolicy, Policy
 from amends.receipts.signing import KeyRing
 from amends.recovery.checkpointing import Checkpointer
+from amends.recovery.expiring import Expiring
 from amends.recovery.notifying import Channel, Notifier
 from amends.recovery.sweeper import Sweeper
 from amends.runtime.engine import Engine
@@ -44,10 +45,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """How one runtime is put together.
 
     `principals` says what principals hold now, whenever something is admitted, decided or claimed.
-    `recover` runs the sweeper inside this runtime, tells `notices`, and makes the daily checkpoint
-    of the log; `drain_ms` is how long a close waits for running attempts before it interrupts them;
-    `grace_ms` how long an attempt outlives its time limit.
-    `policy` is a policy, or the name of a YAML file of rules; none is what capabilities declare.
+    `recover` runs the sweeper inside this runtime, tells `notices`, makes the daily checkpoint of
+    the log, and forgets once a day what is due by the capabilities' `retention_ms`; `retain=False`
+    leaves that to whoever runs `amends retention run`. `drain_ms` is how long a close waits for
+    running attempts before it interrupts them; `grace_ms` how long an attempt outlives its time
+    limit. `policy` is a policy, or the name of a YAML file of rules; none is what capabilities
+    declare.
     """
 
     policy: Policy | str | PathLike[str] | None = None
@@ -55,6 +58,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     principals: PrincipalSource | None = None
     notices: Notices | None = None
     recover: bool = True
+    retain: bool = True
     poll_s: float = 1.0
     drain_ms: int = 5_000
     grace_ms: int = LEASE_GRACE_MS
@@ -70,11 +74,14 @@ class Runtime:
         self._sweeping: asyncio.Task[None] | None = None
         self._keeping: asyncio.Task[None] | None = None
         self._telling: list[asyncio.Task[None]] = []
+        self._forgetting: asyncio.Task[None] | None = None
         if settings.recover:
             sweeper = Sweeper(engine, poll_s=settings.poll_s)
             keeper = Checkpointer(engine.environment.store, signer, lambda: signer.ring)
             self._sweeping = asyncio.create_task(sweeper.run())
             self._keeping = asyncio.create_task(keeper.run())
+            if settings.retain:
+                self._forgetting = asyncio.create_task(Expiring(engine).run())
             notifiers = notifiers_of(engine.environment.store, settings)
             self._telling = [asyncio.create_task(one.run()) for one in notifiers]
 
@@ -86,7 +93,7 @@ class Runtime:
     async def close(self) -> None:
         """Stop sweeping, let attempts end or leave them recoverable, release the store."""
         try:
-            known = (self._sweeping, self._keeping, *self._telling)
+            known = (self._sweeping, self._keeping, self._forgetting, *self._telling)
             running = [task for task in known if task is not None]
             for task in running:
                 task.cancel()

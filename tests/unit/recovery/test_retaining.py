@@ -228,7 +228,7 @@ async def test_a_hold_keeps_a_transaction_until_it_is_lifted() -> None:
         assert types[-3:] == ["hold_placed", "hold_lifted", "forgotten"]
         assert await whole(made)
         again = await made.olga.place_hold("t1", reason="too late for the texts")
-        assert (again.placed, again.revision) == (True, 3)
+        assert (again.placed, again.revision) == (True, 4)
         view = await made.olga.get("t1")
         assert view.hold == again
         assert view.forgotten_at is not None

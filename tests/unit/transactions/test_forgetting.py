@@ -14,14 +14,23 @@ from amends.contracts.documents import (
     Document,
     Evidence,
     GateVerdict,
+    LegalHold,
     OperatorRuling,
     Refusal,
     RequestInfo,
 )
-from amends.contracts.enums import Mode, ResultStatus, Status, Verdict
-from amends.contracts.ids import DecisionId
+from amends.contracts.enums import Mode, PrincipalKind, ResultStatus, Status, Verdict
+from amends.contracts.ids import (
+    CapabilityId,
+    DecisionId,
+    PrincipalId,
+    TenantId,
+    TransactionId,
+)
 from amends.contracts.json_types import json_text
 from amends.contracts.outcomes import ErrorInfo
+from amends.contracts.principals import PrincipalRef
+from amends.contracts.redaction import hidden_text
 from amends.testing.builders import (
     ACTION,
     CAPABILITY,
@@ -41,6 +50,7 @@ from amends.transactions.coherence import contradictions
 from amends.transactions.forgetting import (
     forget_action,
     forget_correction,
+    forget_hold,
     forget_record,
     forget_refusal,
     forget_request,
@@ -209,3 +219,21 @@ def test_forgetting_twice_changes_nothing_more_than_the_stamp() -> None:
     once = forget_action(action(metadata={"a": 1}, verdicts=(VERDICT,)), LATER)
     twice = forget_action(once, LATER)
     assert replace(twice, revision=once.revision) == once
+
+
+def test_a_hold_that_was_lifted_keeps_who_and_when_and_not_the_words() -> None:
+    hold = LegalHold(
+        tenant=TenantId("acme"),
+        revision=2,
+        created_at=LATER,
+        updated_at=LATER,
+        transaction_id=TransactionId("txn_1"),
+        capability_id=CapabilityId("letters.send"),
+        placed=False,
+        reason="About Ann",
+        by=PrincipalRef(PrincipalId("olga"), PrincipalKind.OPERATOR),
+        at=LATER,
+    )
+    after = forget_hold(hold, LATER)
+    assert after.reason == hidden_text("About Ann")
+    assert replace(after, reason=hold.reason, revision=2) == hold
