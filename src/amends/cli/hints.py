@@ -65,6 +65,9 @@ def _hints(error: AmendsError, again: str) -> list[str]:
     until = error.details.get("until")
     if error.code == "transaction.in_progress" and isinstance(until, str):
         hints.append(f"Its lease ends at {until}; --wait SECONDS waits for it.")
+    wait_ms = error.details.get("retry_after_ms")
+    if error.code == "policy.limit_exceeded" and isinstance(wait_ms, int):
+        hints.append(f"Rule {error.details.get('rule')} has room again in {wait_ms / 1000:.0f} s.")
     id_ = error.details.get("transaction_id") or error.details.get("action_id")
     if isinstance(id_, str):
         hints.append(f"Type: amends tx show {shlex.quote(id_)} {again}".rstrip())

@@ -15,7 +15,7 @@ from amends.cli import apps
 from amends.cli.answers import Answer
 from amends.cli.paper import Paper
 from amends.cli.session import Session
-from amends.contracts.errors import Misuse
+from amends.contracts.errors import Misuse, Unavailable
 from amends.contracts.json_types import JsonObject
 from amends.contracts.notices import Notice, NoticeCursor
 from amends.contracts.secrets import Secret
@@ -88,7 +88,20 @@ async def tell(session: Session, wish: Wish) -> Answer:
     else:
         await asyncio.gather(*(_until_told(one) for one in notifiers))
     items = [await _state(session, one) for one in channels]
-    return Answer(data={"channels": list(items)}, tell=lambda paper: _tell(paper, items))
+    waiting = not wish.follow and any(one["failures"] for one in items)
+    return Answer(
+        data={"channels": list(items)},
+        tell=lambda paper: _tell(paper, items),
+        error=_not_told() if waiting else None,
+    )
+
+
+def _not_told() -> Unavailable:
+    return Unavailable(
+        "notices.not_taken",
+        "A channel did not take a notice.",
+        next_step="See that its receiver is there; the next run tries it again.",
+    )
 
 
 async def _until_told(notifier: Notifier) -> None:
@@ -110,6 +123,6 @@ async def _state(session: Session, channel: Channel) -> JsonObject:
 
 def _tell(paper: Paper, items: list[JsonObject]) -> None:
     for one in items:
-        waits = f"{one['failures']} failed tries; it is tried again" if one["failures"] else "told"
+        waits = f"failed tries: {one['failures']}; it is tried again" if one["failures"] else "told"
         lost = f"; {one['given_up']} given up" if one["given_up"] else ""
         paper.line(f"{one['channel']}: {waits}{lost}.")

@@ -32,6 +32,10 @@ _TEMPLATES: Final[Mapping[str, str]] = MappingProxyType(
 )
 
 
+_OF_OTHERS: Final = frozenset({"approve", "rule", "settle"})
+"""What the one who asked may not do as a rule."""
+
+
 class Step(NamedTuple):
     """One thing that can be done now: a call, a sentence about it, and the command."""
 
@@ -68,4 +72,14 @@ def _command(call: str, result: Result, again: str) -> str:
         plan=shlex.quote(result.plan_id or ""),
         transaction=shlex.quote(result.transaction_id),
     )
-    return f"{command} {again}".rstrip()
+    return f"{command} {_for_others(again) if call in _OF_OTHERS else again}".rstrip()
+
+
+def _for_others(again: str) -> str:
+    """The same options, for somebody else to type."""
+    words = shlex.split(again)
+    if "--as" not in words:
+        return again
+    at = words.index("--as")
+    rest = shlex.join((*words[:at], *words[at + 2 :]))
+    return f"{rest} --as …".lstrip()

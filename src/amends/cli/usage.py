@@ -25,7 +25,13 @@ _WORD: Final = re.compile(r"[a-z][a-z-]{0,31}")
 
 def usage_error(error: CycloptsError) -> Misuse:
     """The error of a command line that cannot be understood (`cli.usage`)."""
-    return Misuse("cli.usage", _words(error), next_step="See amends --help.")
+    return Misuse("cli.usage", _words(error), next_step=f"See {_command(error)} --help.")
+
+
+def _command(error: CycloptsError) -> str:
+    """The command that was typed, as far as it is one."""
+    known = [word for word in error.command_chain or () if _WORD.fullmatch(word)]
+    return " ".join(("amends", *known))
 
 
 def _words(error: CycloptsError) -> str:

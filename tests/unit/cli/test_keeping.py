@@ -126,7 +126,7 @@ COMMANDS: Final = (
     ("revoke", "DEL", "--yes"),
 )
 OVER_FILES: Final = frozenset(
-    "backup check checkpoint doctor export keys migrate prove restore verify".split()
+    "backup check checkpoint doctor export keys migrate prove restore verify worker".split()
 )
 """Commands over whole files, of all tenants: the permissions of the file govern them."""
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from amends.cli import acting
+from amends.cli import acting, exits
 from amends.cli.lending import state_of
 from amends.cli.options import Options
 from amends.contracts.delegations import Delegation
@@ -188,7 +188,9 @@ def test_a_command_is_given_the_notice_and_one_that_fails_is_tried_again(
 ) -> None:
     _, approval = waiting(shell)
     failed = shell("notify", "--command", f"{sys.executable} -c 'raise SystemExit(1)'")
-    assert failed.out == "command: 1 failed tries; it is tried again.\n"
+    assert failed.out == "command: failed tries: 1; it is tried again.\n"
+    assert failed.code == exits.OF_FAMILY["unavailable"]
+    assert "[notices.not_taken]" in failed.err
     assert shell.json("notify", "--command", "'").error == "notices.command_invalid"
     assert shell.json("notify").error == "cli.usage"
     assert shell.json("notify", "--webhook", "https://x.example/").error == (

@@ -108,7 +108,8 @@ def test_every_status_has_words_steps_that_can_be_typed_and_a_place_on_paper(
     assert words(result) == WORDS[status]
     for step in next_steps(result, "--as bob"):
         assert step.command.startswith("amends ")
-        assert step.command.endswith(" --as bob")
+        whose = "…" if step.call in ("approve", "settle", "rule") else "bob"
+        assert step.command.endswith(f" --as {whose}")
         assert "{" not in step.command.replace("'{…}'", "")
     told = written(lambda paper: results().tell(paper, result))
     assert told.startswith(f"{status.value}  {WORDS[status]}\n")

@@ -111,19 +111,22 @@ def test_a_command_line_that_makes_no_sense_is_refused_without_its_values(
 @pytest.mark.parametrize(
     ("tokens", "words"),
     [
-        (["no-such"], "Unknown command no-such."),
-        (["plan", "--no-such=1"], "Unknown option --no-such."),
-        (["plan"], "CAPABILITY is missing, or has no value."),
-        (["plan", "a", "b", "c"], "2 arguments more than are taken."),
-        (["tx", "list", "--limit", "x"], "--limit does not take this value."),
-        (["tx", "list", "--limit"], "--limit is missing, or has no value."),
-        (["tx", "list", "--limit", "1", "--limit", "2"], "An argument is given more than once."),
+        (["no-such"], "Unknown command no-such. See amends"),
+        (["plan", "--no-such=1"], "Unknown option --no-such. See amends plan"),
+        (["plan"], "CAPABILITY is missing, or has no value. See amends plan"),
+        (["plan", "a", "b", "c"], "2 arguments more than are taken. See amends plan"),
+        (["tx", "list", "--limit", "x"], "--limit does not take this value. See amends tx list"),
+        (["tx", "list", "--limit"], "--limit is missing, or has no value. See amends tx list"),
+        (
+            ["tx", "list", "--limit", "1", "--limit", "2"],
+            "An argument is given more than once. See amends tx list",
+        ),
     ],
 )
 def test_a_command_line_that_makes_no_sense_is_told_what_is_wrong(
     shell: Shell, tokens: list[str], words: str
 ) -> None:
-    assert shell(*tokens).err == f"[cli.usage] {words} See amends --help.\n"
+    assert shell(*tokens).err == f"[cli.usage] {words} --help.\n"
 
 
 def test_a_fault_of_a_command_line_that_has_no_name_is_told_all_the_same() -> None:

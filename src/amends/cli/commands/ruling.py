@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from cyclopts import Parameter
 
-from amends.cli.options import APP, DEFAULTS, Flag, Input, Options, Pairs, Reviewed
+from amends.cli.options import APP, DEFAULTS, POLICY, Flag, Input, Options, Pairs, Reviewed
 
 if TYPE_CHECKING:
     from amends.cli.answers import Answer
@@ -16,7 +16,7 @@ ModeName: TypeAlias = Literal["execute", "dry_run", "plan", "commit", "compensat
 
 
 def check(
-    file: Annotated[Path, Parameter(help="The YAML file.")],
+    file: Annotated[Path, Parameter(env_var=POLICY, help="The YAML file.")],
     /,
     *,
     app: Annotated[

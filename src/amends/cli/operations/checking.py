@@ -146,7 +146,7 @@ def _of_bundle(asked: Asked, brought: Brought, told: Told) -> Found:
         raise Unavailable(
             "verify.no_bundle",
             f"There is no bundle {clean(path.name)} in that folder.",
-            next_step="Name a file that amends export has written, or a store with --store.",
+            next_step="Name a file of amends export or amends prove, or a store with --store.",
         )
     found = Found(lineage="", trust="given" if brought.keys else "bundle")
     with path.open("rb") as file:
