@@ -141,8 +141,7 @@ def program_of(user: str, ground: Ground) -> Program:
     program = this_python(state=[ground.state])
     if user == "ourselves" or all(map(_open_to_all, program.read_only)):
         return program
-    python = next(filter(_open_to_all, OTHERS_PYTHONS), None)
-    assert python, "no Python that everybody may read: apt-get install python3"
+    python = python_for_all()
     paths = [python, os.path.realpath(python), "/usr/lib", "/usr/lib64", "/usr/local/lib"]
     return Program(
         interpreter=python,
@@ -151,6 +150,13 @@ def program_of(user: str, ground: Ground) -> Program:
         links=tuple(Link(link.path, link.target) for link in program.links),
         environment=(("LANG", "C.UTF-8"),),
     )
+
+
+def python_for_all() -> str:
+    """A Python that everybody may run."""
+    python = next(filter(_open_to_all, (sys.executable, *OTHERS_PYTHONS)), None)
+    assert python, "no Python that everybody may run: apt-get install python3"
+    return python
 
 
 def _open_to_all(path: str) -> bool:

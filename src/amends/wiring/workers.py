@@ -1,4 +1,4 @@
-"""A worker process put together: its folder, its journal, its lock, and one session over pipes.
+"""A worker process put together: folder, journal, lock, and one session over pipes or a socket.
 
 The lock is held for as long as the process lives. Whoever has it knows that every process which
 had this journal before has ended, so what a look-up does not find will not appear any more.
@@ -24,12 +24,14 @@ from amends.contracts.worker_payload import Terminal
 from amends.journal.capacity import JournalLimits
 from amends.journal.document import encode_journal
 from amends.journal.records import Ruling, open_journal
+from amends.protocol.bootstrap import Bootstrap
 from amends.protocol.greeting import NONCE_LENGTH
 from amends.sealed.envelopes import Place
 from amends.sealed.used_names import UsedNames
 from amends.sealed.vault import Storage, Vault
 from amends.transports.pipes import open_pipes, take_bootstrap
 from amends.transports.port import Transport
+from amends.transports.unix_sockets import UnixListener
 from amends.wiring.sealing import SealedFolder
 from amends.worker import ruling as by_hand
 from amends.worker.adapters import Adapters
@@ -61,6 +63,14 @@ class Descriptors(NamedTuple):
     write: int
 
 
+class Door(NamedTuple):
+    """The socket that a worker waits at, the user that its host runs as, and their group."""
+
+    path: str
+    host_user: int
+    group: int | None = None
+
+
 def initialise_worker(place: WorkerPlace) -> None:
     """Make a worker's folder with an empty journal for one tenant scope.
 
@@ -81,6 +91,25 @@ async def serve_child(adapters: Adapters, place: WorkerPlace, descriptors: Descr
     """
     bootstrap = take_bootstrap(descriptors.bootstrap)
     transport = await open_pipes(descriptors.read, descriptors.write)
+    await _serve(adapters, place, transport, bootstrap)
+
+
+async def serve_socket(adapters: Adapters, place: WorkerPlace, door: Door) -> None:
+    """Wait at a socket for the host, and serve its one session until it ends.
+
+    The socket is taken away once the host has come. Raises as `UnixListener.open`,
+    `SealedFolder.open` and `WorkerShell.run`, and `Unavailable` (`sealed.locked`) while another
+    process serves this journal.
+    """
+    listener = UnixListener.open(door.path, host_user=door.host_user, group=door.group)
+    with closing(listener):
+        transport, bootstrap = await listener.accept()
+    await _serve(adapters, place, transport, bootstrap)
+
+
+async def _serve(
+    adapters: Adapters, place: WorkerPlace, transport: Transport, bootstrap: Bootstrap
+) -> None:
     with _ending(transport), closing(await asyncio.to_thread(_opened_folder, place)) as opened:
         access = JournalAccess(
             scope=place.scope,

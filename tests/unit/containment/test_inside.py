@@ -74,11 +74,14 @@ def test_it_sees_its_own_variables(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_it_reads_the_variables_of_a_process_that_lets_it() -> None:
     sleeper = subprocess.Popen(
-        [sys.executable, "-c", "import sys; sys.stdin.read()"],
+        [sys.executable, "-c", "import sys; print(flush=True); sys.stdin.read()"],
         stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
         env={**os.environ, "AMENDS_THEIRS": "1"},
     )
+    assert sleeper.stdout is not None
     try:
+        sleeper.stdout.readline()
         assert "AMENDS_THEIRS" in inside._environment_of(str(sleeper.pid))
     finally:
         sleeper.communicate()

@@ -1,4 +1,4 @@
-"""`amends worker init` and `amends worker run`: a worker's folder, and one session."""
+"""`amends worker init`, `run` and `listen`: a worker's folder, and one session."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,3 +70,27 @@ def run(
     descriptors = Descriptors(bootstrap_fd, read_fd, write_fd)
     with redirect_stdout(sys.stderr):
         asyncio.run(serve_child(load_adapters(adapters), journal.place(), descriptors))
+
+
+def listen(
+    adapters: Annotated[str, Parameter(help="Where the adapters are, as module:attribute.")],
+    /,
+    *,
+    socket: Annotated[str, Parameter(help="The path of the socket, in a folder of this user.")],
+    host_user: Annotated[int, Parameter(help="The id of the user that the host runs as.")],
+    group: Annotated[
+        int | None, Parameter(help="The id of a group that the host is in, if it is another user.")
+    ] = None,
+    journal: Journal,
+) -> None:
+    """Wait for the host at a Unix socket, and serve one session of it."""
+    import asyncio
+    import sys
+    from contextlib import redirect_stdout
+
+    from amends.cli.apps import load_adapters
+    from amends.wiring.workers import Door, serve_socket
+
+    door = Door(socket, host_user, group)
+    with redirect_stdout(sys.stderr):
+        asyncio.run(serve_socket(load_adapters(adapters), journal.place(), door))

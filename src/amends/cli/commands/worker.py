@@ -11,6 +11,7 @@ def _worker() -> App:
     app = App(name="worker", help=HELP)
     app.command("amends.cli.commands.serving:init", name="init", help=_INIT)
     app.command("amends.cli.commands.serving:run", name="run", help=_RUN)
+    app.command("amends.cli.commands.serving:listen", name="listen", help=_LISTEN)
     app.command("amends.cli.commands.journals:resolve", name="resolve", help=_RESOLVE)
     app.command("amends.cli.commands.journals:release", name="release", help=_RELEASE)
     app.command("amends.cli.commands.containing:containment", name="containment", help=_CONTAIN)
@@ -25,6 +26,11 @@ _RUN: Final = (
     "Serve one session of one host.\n\n"
     "A host starts this command itself, and hands it the session through inherited descriptors. "
     "Exit code 5 says that an effect may have happened and nobody wrote down what came of it."
+)
+_LISTEN: Final = (
+    "Wait at a Unix socket for the host, and serve one session of it.\n\n"
+    "The kernel says as whom the other end runs; whoever is not the named user is hung up on. Run "
+    "it under a supervisor that starts it again after each session."
 )
 _RESOLVE: Final = (
     "End an open entry of a journal by hand, while no worker serves it.\n\n"
