@@ -123,8 +123,9 @@ docs: $(READY)  ## print the pages of docs/ that are made from the code
 .PHONY: kills
 # Every run kills at the same places; `make kills KILL_SEED=77` kills elsewhere.
 KILL_SEED ?= 0
-kills: $(READY)  ## kill a thousand processes at random, and look for what was doubled or lost
+kills: $(READY)  ## kill thousands of processes, and look for what was doubled or lost
 	@$(BIN)/python -m amends.testing.kills --kills 1000 --seed $(KILL_SEED)
+	@$(BIN)/python -m amends.testing.worker_kills --schedules 2000 --seed $(KILL_SEED)
 
 .PHONY: chaos
 # The worlds of `make chaos CHAOS_SEED=77` are others; 2 000 plans, each committed by all, come first.
