@@ -128,6 +128,28 @@ async def test_a_worker_that_is_killed_behind_its_inverse_is_found_existing(plac
     assert place.lines() == [key, inverse]
 
 
+@pytest.mark.rule("WS-1")
+@pytest.mark.fault(45)
+@pytest.mark.case("STK-07")
+async def test_a_worker_that_is_asked_to_end_writes_down_what_it_began(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AMENDS_TEST_HANG_S", "0.5")
+    both = Both()
+    workflow = await both.workflow()
+    key = await workflow.record(INTENT)
+    async with place.worker("op-") as (channel, child):
+        dispatching = asyncio.ensure_future(workflow.dispatch(channel, key, INPUT))
+        await until(1, place)
+        child.process.send_signal(signal.SIGTERM)
+        with pytest.raises(OutcomeUnknown, match="no_answer"):
+            await dispatching
+        assert await child.process.wait() == 0
+    async with place.worker() as (channel, _):
+        assert isinstance(await workflow.dispatch(channel, key, INPUT), Succeeded)
+    assert place.lines() == [key]
+
+
 @pytest.mark.fault(40)
 async def test_a_second_worker_process_waits_for_the_first_and_then_gives_up(place: Place) -> None:
     async with place.worker():

@@ -23,7 +23,7 @@ def act(call: Call) -> Status:
         file.write(call.key + "\n")
     print("on standard output, which is nobody's channel")
     if os.environ.get("AMENDS_TEST_HANG") == call.key[:3]:
-        time.sleep(60)
+        time.sleep(float(os.environ.get("AMENDS_TEST_HANG_S", "60")))
     return DONE
 
 

@@ -37,6 +37,12 @@ SAID: Final = {
         "'expected': 'a number of at most 30'}]}\n"
     ),
     "blocking": "committed, too late, too late, too late\ncommitted rollout-1.4.0\n",
+    "contained_release": (
+        "published: Succeeded(payload=ToolPayload(json, 83 bytes))\n"
+        "withdrawn: Succeeded(payload=ToolPayload(json, 83 bytes))\n"
+        "now: report\n"
+    ),
+    "release_adapter": "",
     "plain_json_schema": (
         "committed {'moved': 500}\n"
         "input.schema_mismatch {'findings': [{'path': '/minor_units', 'keyword': 'minimum', "

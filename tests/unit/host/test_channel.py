@@ -3,10 +3,12 @@
 import asyncio
 
 import pytest
+from msgspec.structs import replace
 
 from amends.contracts.codes import coded
 from amends.contracts.errors import AmendsError, OutcomeUnknown, Refused, Unavailable
 from amends.contracts.worker_messages import ReconcileOperation, ReconciliationRequest
+from amends.contracts.worker_payload import Running
 from amends.host.channel import WorkerChannel
 from amends.ledger.records import LedgerState
 from amends.testing.wires import WireEnd, make_wire
@@ -165,3 +167,22 @@ async def test_a_host_that_was_fenced_out_persists_nothing() -> None:
     await both.workflow()
     with pytest.raises(AmendsError, match=r"sealed\.fenced"):
         await workflow.record_compensation(workflow.target(key, SCOPE, GRANT, INVERSE), NONCE)
+
+
+@pytest.mark.rule("FR-5")
+@pytest.mark.fault(22)
+@pytest.mark.case("TIM-05")
+async def test_a_frame_of_a_host_that_was_replaced_is_refused_by_the_journal() -> None:
+    both = Both()
+    late = await both.workflow()
+    key = await late.record(INTENT)
+    both.provider.after = lambda _: Running()
+    async with both.channel(WIDE) as channel:
+        await (await both.workflow()).dispatch(channel, key, INPUT)
+    async with both.channel(WIDE) as channel:
+        with pytest.raises(Refused) as caught:
+            await late.dispatch(channel, key, INPUT)
+    assert caught.value.details["code"] == "journal.head_stale"
+    with pytest.raises(AmendsError, match=r"sealed\.fenced"):
+        await late.record(replace(INTENT, nonce=b"another"))
+    assert both.provider.entered["dispatch"] == 1

@@ -90,7 +90,6 @@ async def test_no_permit_is_given_when_a_verifier_did_not_allow_it(who: str, how
 
 
 @pytest.mark.rule("PM-1", "PM-3", "PM-5")
-@pytest.mark.case("CMP-04")
 @pytest.mark.parametrize("how", NO)
 @pytest.mark.parametrize("who", WHO)
 async def test_a_verifier_that_is_asked_before_sealing_uses_the_permit_up_and_no_number(

@@ -15,8 +15,8 @@ from amends.journal.records import open_journal
 from amends.journal.reports import compensation_state
 from amends.sealed.vault import Storage, Vault
 from amends.testing.faulty_disk import FaultyDisk
-from tests.unit.sealed.stage import anchor_in, storage_in
-from tests.unit.worker.stage import SCOPE, Both
+from tests.unit.sealed.stage import anchor_in, record_of, storage_in
+from tests.unit.worker.stage import SCOPE, WIDE, Both
 
 LIMIT: Final = 16 * 1024 * 1024
 
@@ -91,3 +91,23 @@ async def test_the_real_record_serves_as_well_as_that_of_the_tests(tmp_path: Pat
     with closing(both.anchor):
         assert await compensated(both, lambda: None) == "Succeeded"
     assert both.provider.effects.total() == 2
+
+
+@pytest.mark.rule("ST-2", "WS-4")
+@pytest.mark.fault(35, 36)
+@pytest.mark.case("RST-03")
+@pytest.mark.parametrize("deleted", [False, True])
+async def test_a_journal_that_was_restored_or_lost_serves_nobody(
+    tmp_path: Path, deleted: bool
+) -> None:
+    both = OnDisk(tmp_path)
+    older = record_of(tmp_path).read_bytes()
+    with closing(both.anchor):
+        workflow, key = await both.succeeded()
+        record_of(tmp_path).unlink() if deleted else record_of(tmp_path).write_bytes(older)
+        with pytest.raises(AmendsError, match=r"channel\.lost"):
+            async with both.channel(WIDE) as channel:
+                await workflow.reconcile(channel, key)
+    assert both.ends is not None
+    assert both.ends.code == ("sealed.local_lost" if deleted else "sealed.rolled_back")
+    assert both.provider.entered["dispatch"] == 1

@@ -201,15 +201,18 @@ async def test_a_definite_failure_is_recorded_and_told() -> None:
 
 
 @pytest.mark.rule("WS-2")
+@pytest.mark.case("BIG-04")
 async def test_an_output_over_the_limit_leaves_digest_and_size_of_a_success() -> None:
     both = Both()
     both.provider.after = lambda _: {"log": "x" * 70_000}
     workflow = await both.workflow()
     key = await workflow.record(INTENT)
-    async with both.channel() as channel:
+    async with both.channel(WIDE) as channel:
         answered = await workflow.dispatch(channel, key, INPUT)
+        assert await workflow.reconcile(channel, key) == answered
     assert isinstance(answered, SucceededOversize)
     assert answered.size == 70_010
+    assert both.provider.entered == {"dispatch": 1}
     assert workflow.ledger.operations[0].state is LedgerState.SUCCEEDED
 
 
@@ -265,6 +268,7 @@ async def test_a_horizon_that_passed_since_the_opening_is_as_good() -> None:
 
 
 @pytest.mark.rule("WS-3")
+@pytest.mark.case("IDR-04")
 @pytest.mark.parametrize("found", [None, RuntimeError, 7])
 async def test_a_look_up_that_cannot_tell_leaves_the_entry_open(found: object) -> None:
     both = Both()

@@ -1,0 +1,106 @@
+"""A host put together: the folder of its ledgers, and a channel to a worker that is its child."""
+
+import os
+import secrets
+import sys
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+from amends.contracts.worker_grant import CapabilityGrant
+from amends.host.channel import WorkerChannel
+from amends.host.keeping import OpenRecord
+from amends.ledger.document import encode_ledger
+from amends.ledger.plans import WorkflowPlan, open_ledger
+from amends.ledger.records import MAX_BYTES
+from amends.protocol.bootstrap import KEY_LENGTH, Bootstrap, SessionKey
+from amends.protocol.greeting import NONCE_LENGTH
+from amends.protocol.versions import Version
+from amends.sealed.envelopes import Place
+from amends.sealed.vault import Storage, Vault
+from amends.transports.children import start_child
+from amends.wiring.sealing import SealedFolder
+from amends.wiring.workers import WorkerPlace
+
+NAMESPACE: Final = "workflow-ledger"
+_SESSION: Final = "session-"
+
+
+class Ledgers:
+    """The ledgers of one host, one for each plan, by names that are tokens. Close it when done."""
+
+    def __init__(self, folder: SealedFolder) -> None:
+        self._folder = folder
+
+    @classmethod
+    def make(cls, directory: Path, *, anchor: Path | None = None) -> "Ledgers":
+        """Make the folder. Raises as `SealedFolder.make`."""
+        return cls(SealedFolder.make(directory, anchor=anchor))
+
+    @classmethod
+    def open(cls, directory: Path, *, anchor: Path | None = None) -> "Ledgers":
+        """Open the folder. Raises as `SealedFolder.open`."""
+        return cls(SealedFolder.open(directory, anchor=anchor))
+
+    def create(self, name: str, plan: WorkflowPlan) -> None:
+        """Create the empty ledger of a plan. Raises as `Vault.initialise`."""
+        Vault.initialise(self._storage(name), encode_ledger(open_ledger(plan)))
+
+    def opener(self, name: str) -> OpenRecord:
+        """What `Workflow.open` takes; it opens the ledger each time it is called."""
+        storage = self._storage(name)
+        return lambda: Vault.open(storage)
+
+    def close(self) -> None:
+        """Give the anchor back."""
+        self._folder.close()
+
+    def _storage(self, name: str) -> Storage:
+        return self._folder.storage(Place(NAMESPACE, name), max_bytes=MAX_BYTES)
+
+
+def draw_bootstrap(version: Version = Version.SEALED) -> Bootstrap:
+    """A session with a name and a key that were never used."""
+    name = _SESSION + secrets.token_hex(16)
+    return Bootstrap(name, SessionKey(secrets.token_bytes(KEY_LENGTH)), version)
+
+
+def worker_command(adapters: str, place: WorkerPlace) -> list[str]:
+    """The command that serves these adapters, named as module:attribute, from that place."""
+    command = [sys.executable, "-m", "amends", "worker", "run", adapters]
+    command += ["--state", str(place.directory), "--scope", place.scope]
+    command += ["--anchor", str(place.anchor)] if place.anchor else []
+    return [*command, "--encrypted"] if place.encrypted else command
+
+
+@asynccontextmanager
+async def child_worker(
+    command: Sequence[str],
+    grants: Iterable[CapabilityGrant],
+    *,
+    tenant_scope: str,
+    environment: Mapping[str, str] | None = None,
+    answer_limit_s: float = 60.0,
+    open_limit_s: float = 10.0,
+) -> AsyncIterator[WorkerChannel]:
+    """A worker that is started for this block, in a session of its own, and reaped behind it.
+
+    `command` is that of `worker_command`, perhaps behind one that contains it. Raises as
+    `start_child` and `WorkerChannel.open`.
+    """
+    bootstrap = draw_bootstrap()
+    child = await start_child(command, bootstrap, environment=environment)
+    try:
+        async with WorkerChannel(
+            child.transport,
+            bootstrap,
+            grants,
+            tenant_scope=tenant_scope,
+            nonce=os.urandom(NONCE_LENGTH),
+            answer_limit_s=answer_limit_s,
+            open_limit_s=open_limit_s,
+        ) as channel:
+            yield channel
+    finally:
+        await child.stop()
