@@ -1,8 +1,10 @@
 """`python -m benchmarks [--big] [NAME …]`: measure, print the table, write the results."""
 
 import argparse
+from collections.abc import Sequence
 from typing import Final
 
+from benchmarks.pg_server import server_for_all
 from benchmarks.rows import ROUNDS, Comparison, Reach, Row, compare, table, write
 
 BARE: Final = ("bare",)
@@ -118,6 +120,65 @@ COMPARISONS: Final = (
     ),
 )
 
+ON_POSTGRESQL: Final = (
+    Comparison(
+        name="PostgreSQL: execute at 64, beside the same-rows loop",
+        unit="/s",
+        case=("pg_execute", "64"),
+        against=("pg_same_rows", "64"),
+        reach=Reach(0.8),
+    ),
+    Comparison(
+        name="PostgreSQL: execute at 64, beside the bare loop",
+        unit="/s",
+        case=("pg_execute", "64"),
+        against=("pg_bare", "64"),
+    ),
+    Comparison(
+        name="PostgreSQL: latency at 1, beside the same-rows loop",
+        unit="µs",
+        case=("pg_latency",),
+        against=("pg_same_rows_latency",),
+        reach=Reach(2.0, at_most=True),
+    ),
+    Comparison(
+        name="PostgreSQL: latency at 1, beside the bare loop",
+        unit="µs",
+        case=("pg_latency",),
+        against=("pg_bare_latency",),
+    ),
+    *(
+        Comparison(
+            name=f"PostgreSQL: execute at 64, beside DBOS, {threads}",
+            unit="/s",
+            case=("pg_execute", "64"),
+            against=("pg_dbos", threads),
+            reach=Reach(10),
+        )
+        for threads in ("4", "16", "64")
+    ),
+    Comparison(
+        name="PostgreSQL: two processes at 64 each, beside one",
+        unit="/s",
+        case=("pg_two", "64"),
+        against=("pg_execute", "64"),
+    ),
+    Comparison(
+        name="PostgreSQL: 64 claimants of a plan, last verdict",
+        unit="ms",
+        case=("pg_last_verdict",),
+    ),
+    Comparison(
+        name="PostgreSQL: 2 000 000 records there",
+        unit="/s",
+        case=("pg_among", "2000000"),
+        against=("pg_execute", "64"),
+        reach=Reach(0.9),
+        big=True,
+    ),
+)
+"""All on one server, which is started for them."""
+
 
 def main() -> None:
     """Measure what was asked for."""
@@ -126,14 +187,25 @@ def main() -> None:
     parser.add_argument("--big", action="store_true", help="the long ones instead")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     asked = parser.parse_args()
-    rows: list[Row] = []
-    for comparison in COMPARISONS:
-        named = not asked.names or any(part in comparison.name for part in asked.names)
-        if comparison.big is asked.big and named:
-            print(f"measuring: {comparison.name}", flush=True)
-            rows.append(compare(comparison, asked.rounds))
+    rows = [_measured(one, asked.rounds) for one in _chosen(COMPARISONS, asked.names, asked.big)]
+    if on_server := _chosen(ON_POSTGRESQL, asked.names, asked.big):
+        with server_for_all():
+            rows += [_measured(one, asked.rounds) for one in on_server]
     write(rows)
     print(table(rows))
+
+
+def _chosen(all_: Sequence[Comparison], names: Sequence[str], big: bool) -> list[Comparison]:
+    return [
+        one
+        for one in all_
+        if one.big is big and (not names or any(part in one.name for part in names))
+    ]
+
+
+def _measured(comparison: Comparison, rounds: int) -> Row:
+    print(f"measuring: {comparison.name}", flush=True)
+    return compare(comparison, rounds)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from benchmarks import deciding, frames, loops
+from benchmarks import deciding, frames, loops, pg_cases
 from benchmarks.dbos_loop import dbos
 from benchmarks.evidence import bare_ed25519, verified
 from benchmarks.fill import filled
@@ -68,6 +68,7 @@ CASES: Final[Mapping[str, Callable[..., float]]] = {
     "import": lambda folder: _command(folder, "-c", "from amends import Amends, capability"),
     "python": lambda folder: _command(folder, "-c", "pass"),
     "help": lambda folder: _command(folder, "-m", "amends", "--help"),
+    **pg_cases.CASES,
 }
 
 

@@ -1,4 +1,4 @@
-"""DBOS doing the least that compares: one durable workflow of one step, on SQLite.
+"""DBOS doing the least that compares: one durable workflow of one step.
 
 Its store is opened as DBOS opens it. A workflow of one step writes its status, the step's output
 and the workflow's output.
@@ -10,12 +10,17 @@ from pathlib import Path
 
 
 def dbos(path: Path, count: int, threads: int) -> float:
-    """Workflows a second with this many threads."""
+    """Workflows a second with this many threads, on SQLite."""
+    return dbos_on(f"sqlite:///{path}", count, threads)
+
+
+def dbos_on(url: str, count: int, threads: int) -> float:
+    """Workflows a second with this many threads, in this database."""
     from dbos import DBOS, DBOSConfig
 
     config = DBOSConfig(
         name="bench",
-        system_database_url=f"sqlite:///{path}",
+        system_database_url=url,
         run_admin_server=False,
         log_level="ERROR",
     )

@@ -1,4 +1,4 @@
-"""Amends itself, with everything on: gates, idempotency, receipts chained and signed, SQLite FULL.
+"""Amends itself, with everything on: gates, idempotency, receipts chained and signed.
 
 The connector does nothing, so what is measured is Amends.
 """
@@ -7,7 +7,7 @@ import asyncio
 import gc
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 
 from amends import Amends, FunctionCapability, Principal, capability
 
@@ -19,11 +19,15 @@ SCHEMA: dict[str, object] = {
 }
 
 
-def nothing() -> FunctionCapability[..., object]:
-    """A capability whose connector answers at once."""
+def nothing(
+    look: Callable[[], Awaitable[object]] | None = None,
+) -> FunctionCapability[..., object]:
+    """A capability whose connector answers at once, having called `look` if there is one."""
 
     @capability("bench.nothing", input_schema=SCHEMA, risk="low")  # type: ignore[arg-type]  # a plain JSON Schema
     async def do_nothing(order: object, attempt: object) -> dict[str, object]:
+        if look is not None:
+            await look()
         return {"id": "op_1", "status": "done"}
 
     return do_nothing

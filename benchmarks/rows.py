@@ -12,7 +12,7 @@ import msgspec
 
 ROUNDS: Final = 5
 RESULTS: Final = Path(__file__).parent / "results" / "latest.json"
-_CHILD_SECONDS: Final = 600
+_CHILD_SECONDS: Final = 1_800
 
 
 class Reach(msgspec.Struct, frozen=True):

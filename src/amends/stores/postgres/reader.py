@@ -18,6 +18,7 @@ from amends.stores.port import FeedEntry, Page, Stored
 from amends.stores.postgres.connection import Connections, Terms, patiently, until
 from amends.stores.postgres.failures import REPORTED, failed
 from amends.stores.postgres.feed import find_reach
+from amends.stores.postgres.shared_question import SharedQuestion
 from amends.stores.postgres.writes import is_storable
 from amends.stores.rows import Row, read_entry, read_receipt, read_row, show_row, to_micros
 from amends.stores.shapes import Shape, shape_of
@@ -57,6 +58,7 @@ class Reader:
     def __init__(self, connections: Connections, terms: Terms) -> None:
         self._connections = connections
         self._terms = terms
+        self._time = SharedQuestion(self._now)
 
     async def get(self, type_: type[D], tenant: str, id_: str) -> Stored[D] | None:
         """See `Store.get`."""
@@ -141,7 +143,10 @@ class Reader:
         ]
 
     async def now(self) -> datetime:
-        """See `Store.now`."""
+        """See `Store.now`. All who ask at the same moment share one question."""
+        return await self._time.answer()
+
+    async def _now(self) -> datetime:
         rows = await self._ask(_NOW, self._terms.now())
         now: datetime = rows[0][0]
         return now
