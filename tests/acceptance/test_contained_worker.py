@@ -22,7 +22,7 @@ from amends.host.channel import WorkerChannel
 from amends.protocol.bootstrap import Bootstrap, SessionKey
 from amends.transports.children import ChildWorker
 from amends.wiring.contained import start_contained
-from tests.acceptance.containers import namespaces_are_made
+from tests.acceptance.containers import need_namespaces
 from tests.acceptance.test_worker_processes import PLACE, ROOT, WAIT_S, Place, until
 from tests.unit.worker.stage import INPUT, INTENT, INVERSE, NONCE, SCOPE, Both
 
@@ -35,8 +35,7 @@ ABSENT = ("/nowhere/bwrap",)
 
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
-    if not namespaces_are_made("ourselves"):
-        pytest.skip("the kernel lets this user make no namespaces")
+    need_namespaces("ourselves")
     made = Place(tmp_path)
     assert made.amends("init").returncode == 0
     pages = tmp_path / "pages"

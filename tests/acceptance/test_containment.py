@@ -27,6 +27,7 @@ from tests.acceptance.containers import (
     Container,
     a_container,
     namespaces_are_made,
+    need_namespaces,
     program_of,
     users,
 )
@@ -50,16 +51,14 @@ def told(**found):
 
 @pytest.fixture(params=users())
 def container(request: pytest.FixtureRequest) -> Iterator[Container]:
-    if not namespaces_are_made(request.param):
-        pytest.skip("the kernel lets this user make no namespaces")
+    need_namespaces(request.param)
     with a_container(request.param) as one:
         yield one
 
 
 @pytest.fixture
 def ours() -> Iterator[Container]:
-    if not namespaces_are_made("ourselves"):
-        pytest.skip("the kernel lets this user make no namespaces")
+    need_namespaces("ourselves")
     with a_container("ourselves") as one:
         yield one
 
@@ -402,6 +401,14 @@ def test_everything_in_it_ends_when_its_parent_is_killed(container: Container, k
 # ── the probe ────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.parametrize("user", users())
+async def test_a_probe_and_the_kernel_agree_on_whether_there_are_containers(user: str) -> None:
+    with a_container(user) as one:
+        report = await probe(one.containment, bubblewrap=one.bubblewrap)
+        assert report.ran is namespaces_are_made(user)
+        assert bool(report.reason) is not report.ran
+
+
 @pytest.mark.rule("INT-5")
 async def test_a_probe_finds_that_everything_holds(container: Container) -> None:
     report = await probe(container.containment, bubblewrap=container.bubblewrap)
@@ -430,7 +437,9 @@ STRIPPED: Final[list[tuple[dict[str, Any], set[Property]]]] = [
 ]
 
 
-@pytest.mark.parametrize(("change", "broken"), STRIPPED, ids=lambda one: str(one)[:60])
+@pytest.mark.parametrize(
+    ("change", "broken"), STRIPPED, ids=[json.dumps(change) for change, _ in STRIPPED]
+)
 async def test_a_probe_finds_what_does_not_hold(
     ours: Container, change: dict[str, Any], broken: set[Property]
 ) -> None:

@@ -28,7 +28,6 @@ US: Final = os.geteuid()
 DAEMON: Final = 1
 """A user that every Linux has, and that is neither root nor nobody."""
 
-as_root = pytest.mark.skipif(US != 0, reason="only root can become another user")
 BOOTSTRAP: Final = Bootstrap("session-1", SessionKey(b"\x07" * 32))
 STRANGER: Final = """
 import socket, sys
@@ -95,61 +94,60 @@ async def test_a_worker_that_waits_at_a_socket_publishes_and_withdraws_once(
     assert os.listdir(folder) == ["worker.sock.lock"]  # noqa: PTH208 - a list is what is compared
 
 
-@as_root
-@pytest.mark.rule("INT-5")
-async def test_a_process_of_another_user_is_hung_up_on(folder: Path) -> None:
-    path = folder / "a.sock"
-    with closing(UnixListener.open(str(path), host_user=US)) as listener:
-        path.chmod(0o666)
-        accepting = asyncio.ensure_future(listener.accept())
-        stranger = await asyncio.create_subprocess_exec(
-            *(python_for_all(), "-I", "-c", STRANGER, str(path)),
+if US == 0:  # only root can become another user
+
+    @pytest.mark.rule("INT-5")
+    async def test_a_process_of_another_user_is_hung_up_on(folder: Path) -> None:
+        path = folder / "a.sock"
+        with closing(UnixListener.open(str(path), host_user=US)) as listener:
+            path.chmod(0o666)
+            accepting = asyncio.ensure_future(listener.accept())
+            stranger = await asyncio.create_subprocess_exec(
+                *(python_for_all(), "-I", "-c", STRANGER, str(path)),
+                user=DAEMON,
+                group=DAEMON,
+                extra_groups=[],
+                stdout=subprocess.PIPE,
+            )
+            printed, _ = await stranger.communicate()
+            assert printed == b"True\n"
+            assert not accepting.done()
+            path.chmod(0o600)
+            host = await connect_unix(str(path), BOOTSTRAP, worker_user=US)
+            worker, bootstrap = await accepting
+            assert bootstrap == BOOTSTRAP
+            await host.close()
+            await worker.close()
+
+    @pytest.mark.rule("INT-5")
+    @pytest.mark.parametrize("expected", [DAEMON, US])
+    async def test_a_worker_of_another_user_is_taken_only_if_it_is_the_named_one(
+        folder: Path, expected: int
+    ) -> None:
+        theirs = folder / "theirs"
+        theirs.mkdir()
+        os.chown(theirs, DAEMON, DAEMON)
+        path = str(theirs / "a.sock")
+        worker = await asyncio.create_subprocess_exec(
+            *(python_for_all(), "-I", "-c", WORKER, path),
             user=DAEMON,
             group=DAEMON,
             extra_groups=[],
             stdout=subprocess.PIPE,
         )
-        printed, _ = await stranger.communicate()
-        assert printed == b"True\n"
-        assert not accepting.done()
-        path.chmod(0o600)
-        host = await connect_unix(str(path), BOOTSTRAP, worker_user=US)
-        worker, bootstrap = await accepting
-        assert bootstrap == BOOTSTRAP
-        await host.close()
-        await worker.close()
-
-
-@as_root
-@pytest.mark.rule("INT-5")
-@pytest.mark.parametrize("expected", [DAEMON, US])
-async def test_a_worker_of_another_user_is_taken_only_if_it_is_the_named_one(
-    folder: Path, expected: int
-) -> None:
-    theirs = folder / "theirs"
-    theirs.mkdir()
-    os.chown(theirs, DAEMON, DAEMON)
-    path = str(theirs / "a.sock")
-    worker = await asyncio.create_subprocess_exec(
-        *(python_for_all(), "-I", "-c", WORKER, path),
-        user=DAEMON,
-        group=DAEMON,
-        extra_groups=[],
-        stdout=subprocess.PIPE,
-    )
-    assert worker.stdout is not None
-    try:
-        assert await worker.stdout.readline() == b"listening\n"
-        if expected == US:
-            with pytest.raises(Unavailable) as caught:
-                await connect_unix(path, BOOTSTRAP, worker_user=expected)
-            assert caught.value.code == "channel.socket_unsafe"
-            return
-        host = await connect_unix(path, BOOTSTRAP, worker_user=expected)
-        said = await worker.stdout.readline()
-        assert said == b"%d b'B' %d\n" % (US, len(BOOTSTRAP.preamble()))
-        await host.close()
-    finally:
-        if worker.returncode is None:
-            worker.kill()
-        await worker.wait()
+        assert worker.stdout is not None
+        try:
+            assert await worker.stdout.readline() == b"listening\n"
+            if expected == US:
+                with pytest.raises(Unavailable) as caught:
+                    await connect_unix(path, BOOTSTRAP, worker_user=expected)
+                assert caught.value.code == "channel.socket_unsafe"
+                return
+            host = await connect_unix(path, BOOTSTRAP, worker_user=expected)
+            said = await worker.stdout.readline()
+            assert said == b"%d b'B' %d\n" % (US, len(BOOTSTRAP.preamble()))
+            await host.close()
+        finally:
+            if worker.returncode is None:
+                worker.kill()
+            await worker.wait()

@@ -38,7 +38,8 @@ def this_python(
     """What a worker that this Python runs needs.
 
     `code` are folders that adapters are imported from; they are also searched. `state` are the
-    worker's own folders. Raises `Misuse` (`containment.path_refused`).
+    worker's own folders, that of an anchor that is kept elsewhere included. Raises `Misuse`
+    (`containment.path_refused`).
     """
     imported = [_plain(folder) for folder in code]
     package = Path(__file__).resolve().parents[1]
