@@ -34,6 +34,7 @@ from amends.contracts.times import after_ms
 from amends.receipts.chain import chain_of
 from amends.runtime.changes import Draft
 from amends.runtime.engine import Engine
+from amends.runtime.pages import every
 from amends.runtime.steps import action_step, record_step
 from amends.runtime.upkeep import recovery_principal
 from amends.stores.port import Lost, Stored
@@ -193,17 +194,11 @@ class Retention:
         self, type_: type[D], tenant: TenantId, where: Mapping[str, str]
     ) -> AsyncIterator[Stored[D]]:
         """Every document; one that cannot be read stops what it belongs to, and nothing else."""
-        after = None
-        while True:
-            page = await self._store.list(type_, tenant, where=where, after=after)
-            for item in page.items:
-                if isinstance(item, Stored):
-                    yield item
-                elif where:
-                    raise _Unreadable
-            if page.next is None:
-                return
-            after = page.next
+        async for item in every(self._store, type_, tenant, where):
+            if isinstance(item, Stored):
+                yield item
+            elif where:
+                raise _Unreadable
 
     async def _refusals(self, tenant: TenantId, *, dry_run: bool) -> int:
         """Refused requests hold no input; what their gates said in words is forgotten."""

@@ -15,6 +15,7 @@ from amends.contracts import limits
 from amends.contracts.documents import Correction, TransactionRecord
 from amends.contracts.ids import TenantId, TransactionId
 from amends.contracts.results import Result
+from amends.runtime.pages import every
 from amends.stores.port import Page, Store, Stored, Unreadable
 from amends.transactions.projection import CONTRADICTED, contradicted
 
@@ -22,15 +23,9 @@ from amends.transactions.projection import CONTRADICTED, contradicted
 async def corrections_of(
     store: Store, record: TransactionRecord
 ) -> tuple[Stored[Correction] | Unreadable, ...]:
-    """All corrections of a record, on however many pages."""
-    found: list[Stored[Correction] | Unreadable] = []
-    where, after = {"transaction_id": record.transaction_id}, None
-    while True:
-        page = await store.list(Correction, record.tenant, where=where, after=after)
-        found += page.items
-        after = page.next
-        if after is None:
-            return tuple(found)
+    """All corrections of a record."""
+    where = {"transaction_id": record.transaction_id}
+    return tuple([one async for one in every(store, Correction, record.tenant, where)])
 
 
 def any_open(corrections: Iterable[Stored[Correction] | Unreadable]) -> bool:

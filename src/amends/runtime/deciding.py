@@ -29,7 +29,7 @@ from amends.runtime.changes import Draft, until_written
 from amends.runtime.delegating import Delegating
 from amends.runtime.engine import Engine
 from amends.runtime.steps import action_step, approval_step, record_step
-from amends.runtime.texts import check_evidence, check_text
+from amends.runtime.texts import check_evidence, check_text, kept_evidence
 from amends.runtime.upkeep import due_of
 from amends.stores.port import Due, Lost, Stored
 from amends.transactions import cancellation
@@ -92,7 +92,7 @@ class Deciding:
                 answer=answer,
                 principal=caller.principal,
                 reason=kept_text(reason, hidden=hidden),
-                evidence={name: kept_text(text, hidden=hidden) for name, text in evidence.items()},
+                evidence=kept_evidence(evidence, request.policy.evidence, hidden=hidden),
                 seen_revision=request.revision if seen_revision is None else seen_revision,
                 now=stored.read_at,
                 identity=caller.identity,

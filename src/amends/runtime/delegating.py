@@ -26,6 +26,7 @@ from amends.contracts.redaction import kept_text
 from amends.governance.delegations import Lending, lend, renewed, revoke
 from amends.runtime.changes import until_written
 from amends.runtime.environment import Environment
+from amends.runtime.pages import every
 from amends.runtime.texts import check_text
 from amends.stores.port import ChangeSet, Insert, Lost, Replace, Stored
 
@@ -148,11 +149,5 @@ class Delegating:
         return tuple(one for one in listed if one.revoked_at is None)
 
     async def _listed(self, tenant: TenantId, where: dict[str, str]) -> list[Delegation]:
-        found: list[Delegation] = []
-        after = None
-        while True:
-            page = await self._store.list(Delegation, tenant, where=where, after=after)
-            found += [item.document for item in page.items if isinstance(item, Stored)]
-            if page.next is None:
-                return found
-            after = page.next
+        listed = every(self._store, Delegation, tenant, where)
+        return [item.document async for item in listed if isinstance(item, Stored)]

@@ -17,6 +17,7 @@ from amends.contracts.redaction import kept_text
 from amends.receipts.chain import chain_of
 from amends.runtime.changes import Draft, until_written
 from amends.runtime.engine import Engine
+from amends.runtime.pages import every
 from amends.runtime.steps import record_step
 from amends.runtime.texts import check_text, hides_texts
 from amends.stores.port import Lost, Stored
@@ -97,16 +98,11 @@ class Rulings:
         A new one cannot slip in between: it compares and sets the same slots.
         """
         found: list[Correction] = []
-        after = None
-        while True:
-            page = await self._store.list(
-                Correction, tenant, where={"transaction_id": transaction_id}, after=after
-            )
-            for item in page.items:
-                if not isinstance(item, Stored):
-                    raise coded("correction.unreadable", {"transaction_id": transaction_id})
-                if item.document.correction_id != but:
-                    found.append(item.document)
-            if page.next is None:
-                return found
-            after = page.next
+        async for item in every(
+            self._store, Correction, tenant, {"transaction_id": transaction_id}
+        ):
+            if not isinstance(item, Stored):
+                raise coded("correction.unreadable", {"transaction_id": transaction_id})
+            if item.document.correction_id != but:
+                found.append(item.document)
+        return found

@@ -5,7 +5,7 @@ characters only, and of bounded length. Where inputs are not kept, it is not kep
 its hash (RD-1).
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import msgspec
 
@@ -16,6 +16,7 @@ from amends.contracts.errors import Refused
 from amends.contracts.ids import check_opaque
 from amends.contracts.json_types import Json
 from amends.contracts.parsing import JsonLimits, admit_value
+from amends.contracts.redaction import kept_text
 from amends.stores.port import Store
 
 
@@ -48,6 +49,16 @@ def check_evidence(evidence: Mapping[str, str]) -> dict[str, str]:
     for name in evidence:
         check_opaque(name, "evidence", length=limits.ID_LENGTH)
     return {name: check_text(text, "evidence") for name, text in evidence.items()}
+
+
+def kept_evidence(
+    evidence: Mapping[str, str], asked: Collection[str], *, hidden: bool
+) -> dict[str, str]:
+    """Evidence as it is stored. A name that nobody asked for is kept like a text."""
+    return {
+        name if name in asked else kept_text(name, hidden=hidden): kept_text(text, hidden=hidden)
+        for name, text in evidence.items()
+    }
 
 
 def check_metadata(metadata: Mapping[str, Json]) -> dict[str, Json]:

@@ -92,7 +92,7 @@ KINDS: Final = (
         level=Level.WARN,
         none="No correction waits for a ruling.",
         some="corrections wait for a ruling, and their targets cannot be compensated.",
-        todo="An operator rules on each: Amends.rule.",
+        todo="An operator rules on each: amends rule.",
     ),
     Kind(
         name="unclaimed",

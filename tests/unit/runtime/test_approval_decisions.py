@@ -9,12 +9,13 @@ from msgspec.structs import replace
 from amends.connectors.port import Attempt
 from amends.contracts.approval_policy import ApprovalPolicy, ByRole, ByTenantPolicy, Quorum
 from amends.contracts.approvals import ApprovalRequest, ApprovalStatus
-from amends.contracts.declarations import CompensationContract
+from amends.contracts.declarations import CompensationContract, DataContract
 from amends.contracts.enums import CompensationMode, Handler, Risk, Status
 from amends.contracts.errors import AmendsError
 from amends.contracts.ids import PrincipalId
 from amends.contracts.outcomes import NotApplied
 from amends.contracts.principals import Principal
+from amends.contracts.redaction import hidden_text
 from amends.contracts.results import Result
 from amends.testing.refusals import refused_with
 from amends.testing.workbench import BOB, CHARGE, TENANT, Workbench
@@ -348,6 +349,25 @@ async def test_waiting_ends_with_the_decision_or_with_patience() -> None:
             await bench.alice.wait_for_approval("act_2")
         with refused_with("approval.not_found"):
             await bench.alice.wait_for_approval("act_9")
+
+
+@pytest.mark.rule("RD-1")
+@pytest.mark.parametrize("hides", [True, False])
+async def test_evidence_under_a_name_that_nobody_asked_for_is_kept_like_a_text(hides: bool) -> None:
+    desk = Desk()
+    policy = ApprovalPolicy(required=True, evidence=("ticket",))
+    data = DataContract(redaction_required=hides)
+    async with Workbench(served=[desk.served(approval=policy, data=data)]) as bench:
+        waiting = await ask(bench, action(id="act_1"))
+        told = {"ticket": "T-7", "Ann, 1 Elm Street": "her address"}
+        await bench.bob.approve(waiting, evidence=told)
+        [decision] = (await request_of(bench, waiting)).decisions
+        assert set(decision.evidence) >= {"ticket"}
+        if not hides:
+            assert decision.evidence == told
+            return
+        assert "Elm" not in repr(await bench.snapshot())
+        assert decision.evidence[hidden_text("Ann, 1 Elm Street")] == hidden_text("her address")
 
 
 @pytest.mark.rule("AP-2")
