@@ -37,6 +37,9 @@ from amends.protocol.table import SessionState
 from amends.protocol.versions import Version
 from amends.transports.port import Transport
 
+CLOSE_LIMIT_S: Final = 1.0
+"""How long a worker has to take the host's farewell."""
+
 _Waiting: TypeAlias = "asyncio.Future[AnswerMessage]"
 
 
@@ -169,8 +172,9 @@ class WorkerChannel:
     async def close(self) -> None:
         """End the session. Answers that are still owed never come; nobody knows about them."""
         if self._failure is None and self._session.state is SessionState.OPEN:
-            with contextlib.suppress(AmendsError):
-                await self._transport.send(self._session.close())
+            with contextlib.suppress(AmendsError, TimeoutError):
+                async with asyncio.timeout(CLOSE_LIMIT_S):
+                    await self._transport.send(self._session.close())
         if self._reading is not None:
             self._reading.cancel()
             await asyncio.gather(self._reading, return_exceptions=True)
@@ -218,9 +222,10 @@ class WorkerChannel:
         waiting: _Waiting = asyncio.get_running_loop().create_future()
         self._waiting[request_id] = waiting
         try:
-            await self._transport.send(frame)
-        except AmendsError as error:
-            self._fail(error)
+            async with asyncio.timeout(self._limits[0]):
+                await self._transport.send(frame)
+        except (AmendsError, TimeoutError):
+            self._fail(coded("channel.lost"))
             raise coded("worker.no_answer", {"request_id": request_id}) from None
         return Sent(request_id, waiting, self._limits[0])
 

@@ -16,6 +16,7 @@ from amends.contracts.persistence import DurableRecord, PersistReceipt
 from amends.ledger.document import decode_ledger, encode_ledger
 from amends.ledger.plans import WorkflowPlan, check_plan
 from amends.ledger.records import Ledger
+from amends.sealed.saving import save_beside
 
 OpenRecord: TypeAlias = Callable[[], DurableRecord]
 """Takes a fresh fence and reads one authenticated snapshot; `Vault.open` of some storage."""
@@ -56,12 +57,14 @@ class LedgerKeeper:
     async def persist(self, ledger: Ledger) -> None:
         """Make this the ledger; one that is the durable one already is not written again.
 
-        Raises what the record raises. After that, or when it is cancelled, this opening is over.
+        Raises what the record raises, and after that this opening is over. Whoever is cancelled
+        meanwhile is so once it is durable.
         """
         if ledger == self.ledger:
             return
         self._poisoned = True
-        payload = encode_ledger(ledger)
-        await asyncio.get_running_loop().run_in_executor(None, self._record.save, payload)
+        is_cancelled = await save_beside(self._record, encode_ledger(ledger))
         self._ledger = ledger
         self._poisoned = False
+        if is_cancelled:
+            raise asyncio.CancelledError

@@ -5,16 +5,19 @@ have to resolve what is true *now*. A verifier says yes by returning `True`, in 
 else is no: another value, an exception, silence. What it raised is not kept, since it may repeat
 its input.
 
-A plain `def` runs in a thread, so one that hangs holds nothing up but itself.
+A plain `def` runs in a thread of a pool of its own, so one that hangs holds up nothing but other
+verifiers, which are then a no.
 """
 
 import asyncio
 import inspect
 from collections.abc import Awaitable
-from typing import Protocol
+from functools import partial
+from typing import Protocol, TypeAlias
 
 import msgspec
 
+from amends.connectors.blocking import RunSync
 from amends.ledger.targets import Question, Verdicts
 
 
@@ -34,6 +37,9 @@ class CompensationActionVerifier(Protocol):
         ...
 
 
+_Verifier: TypeAlias = CompensationGrantVerifier | CompensationActionVerifier
+
+
 class Verifiers(msgspec.Struct, frozen=True, kw_only=True):
     """Both verifiers, and how many seconds each of them has."""
 
@@ -41,35 +47,34 @@ class Verifiers(msgspec.Struct, frozen=True, kw_only=True):
     action: CompensationActionVerifier
     limit_s: float = 5.0
 
-    async def verdicts(self, question: Question) -> Verdicts:
+    async def verdicts(self, question: Question, threads: RunSync) -> Verdicts:
         """What both say to this question. The second is asked only if the first said yes."""
-        grant = await _says_yes(self.grant, question, self.limit_s)
-        action = grant and await _says_yes(self.action, question, self.limit_s)
+        grant = await self._says_yes(self.grant, question, threads)
+        action = grant and await self._says_yes(self.action, question, threads)
         return question.answered(grant=grant, action=action)
 
-
-async def _says_yes(
-    verifier: CompensationGrantVerifier | CompensationActionVerifier,
-    question: Question,
-    limit_s: float,
-) -> bool:
-    task = asyncio.ensure_future(_asked(verifier, question))
-    try:
-        await asyncio.wait({task}, timeout=limit_s)
-        return task.done() and not task.cancelled() and task.result() is True
-    finally:
-        task.cancel()
+    async def _says_yes(self, verifier: _Verifier, question: Question, threads: RunSync) -> bool:
+        task = asyncio.ensure_future(_asked(verifier, question, threads))
+        try:
+            await asyncio.wait({task}, timeout=self.limit_s)
+            return task.done() and not task.cancelled() and task.result() is True
+        finally:
+            task.cancel()
 
 
-async def _asked(
-    verifier: CompensationGrantVerifier | CompensationActionVerifier, question: Question
-) -> object:
+async def _asked(verifier: _Verifier, question: Question, threads: RunSync) -> object:
     """What it said; an exception says no."""
     try:
         if inspect.iscoroutinefunction(verifier):
             return await _awaited(verifier(question))
-        loop = asyncio.get_running_loop()
-        return await _awaited(await loop.run_in_executor(None, verifier, question))
+        return await _awaited(await threads(partial(_said, verifier, question)))
+    except Exception:
+        return False
+
+
+def _said(verifier: _Verifier, question: Question) -> object:
+    try:
+        return verifier(question)
     except Exception:
         return False
 

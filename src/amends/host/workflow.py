@@ -19,6 +19,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Final, cast
 
+from amends.connectors.blocking import HandlerThreads
 from amends.contracts.persistence import PersistReceipt
 from amends.contracts.worker_grant import CapabilityGrant, grant_fingerprint
 from amends.contracts.worker_identity import CompensationKey, OperationKey
@@ -58,7 +59,14 @@ from amends.ledger.plans import WorkflowPlan
 from amends.ledger.records import Ledger, require_operation
 from amends.ledger.recovery import Recovery, recovery_of
 from amends.ledger.superseding import supersede_grant
-from amends.ledger.targets import Stage, Target, check_intent, question_of
+from amends.ledger.targets import (
+    Question,
+    Stage,
+    Target,
+    Verdicts,
+    check_intent,
+    question_of,
+)
 
 PERMIT_LIFE: Final = timedelta(seconds=30)
 
@@ -80,6 +88,7 @@ class Workflow:
         self._verifiers = verifiers
         self._clock = clock
         self._permit_life = permit_life
+        self._threads = HandlerThreads()
         self._changing = asyncio.Lock()
 
     @classmethod
@@ -185,7 +194,7 @@ class Workflow:
         """
         async with self._changing:
             proposal = propose_compensation(self.ledger, target, nonce)
-            verdicts = await self._verifiers.verdicts(proposal.question)
+            verdicts = await self._asked(proposal.question)
             recorded = record_compensation(self.ledger, proposal, verdicts)
             await self._keeper.persist(recorded.ledger)
         return cast(CompensationKey, recorded.key)
@@ -211,7 +220,7 @@ class Workflow:
             permit = permit or await self._permitted(channel, target)
             try:
                 question = question_of(self.ledger, target, Stage.SEAL)
-                verdicts = await self._verifiers.verdicts(question)
+                verdicts = await self._asked(question)
                 request, sent = await channel.compensate(
                     permit, self.ledger, target, verdicts, now=self._clock()
                 )
@@ -260,10 +269,13 @@ class Workflow:
 
     # ── shared ───────────────────────────────────────────────────────────────────────────────────
 
+    async def _asked(self, question: Question) -> Verdicts:
+        return await self._verifiers.verdicts(question, self._threads)
+
     async def _permitted(self, channel: WorkerChannel, target: Target) -> DispatchPermit:
         receipt: PersistReceipt = self._keeper.receipt
         question = question_of(self.ledger, target, Stage.PERMIT)
-        verdicts = await self._verifiers.verdicts(question)
+        verdicts = await self._asked(question)
         return channel.desk.issue(
             self.ledger,
             target,

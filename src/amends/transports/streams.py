@@ -1,12 +1,12 @@
 """A transport over asyncio's streams, whatever they run over."""
 
 import asyncio
-import contextlib
 from typing import Final
 
 from amends.contracts.codes import coded
 from amends.transports.port import Transport
 
+_FLUSH_S: Final = 1.0
 _PIECE: Final = 64 * 1024
 
 
@@ -16,6 +16,7 @@ class StreamTransport(Transport):
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
+        self._is_closed = False
 
     async def send(self, data: bytes) -> None:
         """See `Transport`."""
@@ -35,8 +36,19 @@ class StreamTransport(Transport):
             return b""
 
     async def close(self) -> None:
-        """See `Transport`. Whoever receives meanwhile receives the end."""
+        """See `Transport`. Whoever receives meanwhile receives the end.
+
+        A peer that takes nothing more is not waited for.
+        """
+        if self._is_closed:
+            return
+        self._is_closed = True
         self._writer.close()
         self._reader.feed_eof()
-        with contextlib.suppress(OSError):
-            await self._writer.wait_closed()
+        try:
+            async with asyncio.timeout(_FLUSH_S):
+                await self._writer.wait_closed()
+        except TimeoutError:
+            self._writer.transport.abort()
+        except OSError:
+            return  # it broke before, and is closed

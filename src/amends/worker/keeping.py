@@ -16,6 +16,7 @@ from amends.contracts.worker_identity import Fingerprint
 from amends.journal.capacity import JournalLimits
 from amends.journal.document import decode_journal, encode_journal
 from amends.journal.records import Journal
+from amends.sealed.saving import save_beside
 
 OpenRecord: TypeAlias = Callable[[], DurableRecord]
 """Takes a fresh fence and reads one authenticated snapshot; `Vault.open` of some storage."""
@@ -68,12 +69,14 @@ class JournalKeeper:
     async def persist(self, journal: Journal) -> None:
         """Make this the journal; a journal that is the durable one already is not written again.
 
-        Raises what the record raises. After that, or when it is cancelled, this opening is over.
+        Raises what the record raises, and after that this opening is over. Whoever is cancelled
+        meanwhile is so once it is durable.
         """
         if journal == self.journal:
             return
         self._poisoned = True
-        payload = encode_journal(journal)
-        await asyncio.get_running_loop().run_in_executor(None, self._record.save, payload)
+        is_cancelled = await save_beside(self._record, encode_journal(journal))
         self._journal = journal
         self._poisoned = False
+        if is_cancelled:
+            raise asyncio.CancelledError

@@ -1,6 +1,7 @@
 """The host's end of a session: opening, silence, and peers that break the rules."""
 
 import asyncio
+import threading
 
 import pytest
 from msgspec.structs import replace
@@ -11,6 +12,7 @@ from amends.contracts.worker_messages import ReconcileOperation, ReconciliationR
 from amends.contracts.worker_payload import Running
 from amends.host.channel import WorkerChannel
 from amends.ledger.records import LedgerState
+from amends.testing.durable import Moment
 from amends.testing.wires import WireEnd, make_wire
 from amends.worker.adapters import Call
 from tests.unit.worker.stage import DONE, GRANT, INPUT, INTENT, INVERSE, NONCE, SCOPE, WIDE, Both
@@ -186,3 +188,41 @@ async def test_a_frame_of_a_host_that_was_replaced_is_refused_by_the_journal() -
     with pytest.raises(AmendsError, match=r"sealed\.fenced"):
         await late.record(replace(INTENT, nonce=b"another"))
     assert both.provider.entered["dispatch"] == 1
+
+
+async def test_whoever_is_cancelled_while_the_ledger_is_written_finds_it_written() -> None:
+    both = Both()
+    workflow = await both.workflow()
+    loop, began, goes_on = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
+
+    def slowly(moment: Moment, _: bytes) -> None:
+        if moment is Moment.BEFORE:
+            loop.call_soon_threadsafe(began.set)
+            goes_on.wait(5)
+
+    both.ledger.at = slowly
+    recording = asyncio.ensure_future(workflow.record(INTENT))
+    await began.wait()
+    recording.cancel()
+    goes_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await recording
+    assert len(workflow.ledger.operations) == 1
+    both.ledger.at = None
+    assert await workflow.record(INTENT) == workflow.ledger.operations[0].operation_key
+
+
+async def test_a_worker_that_takes_nothing_more_does_not_hold_the_host_up() -> None:
+    both = Both()
+    workflow = await both.workflow()
+    key = await workflow.record(INTENT)
+    async with both.channel() as channel:
+        channel._limits = (0.05, 1.0)
+
+        async def never(_: bytes) -> None:
+            await asyncio.sleep(60)
+
+        both.wires[0].send = never  # type: ignore[method-assign,assignment]  # this one wire is stuck
+        with pytest.raises(OutcomeUnknown, match="no_answer"):
+            await workflow.dispatch(channel, key, INPUT)
+    assert workflow.ledger.operations[0].state is LedgerState.PENDING

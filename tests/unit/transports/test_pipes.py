@@ -161,3 +161,15 @@ async def test_a_child_gets_the_environment_that_it_is_given() -> None:
         environment={},
     )
     assert await child.stop() == 0
+
+
+async def test_a_peer_that_takes_nothing_is_not_waited_for() -> None:
+    async with two_ends() as (one, _):
+        sending = asyncio.ensure_future(one.send(b"x" * 2_000_000))
+        await asyncio.sleep(0.05)
+        assert not sending.done()
+        await asyncio.wait_for(one.close(), 5)
+        await asyncio.wait({sending}, timeout=5)
+        assert sending.done()
+        with pytest.raises(Unavailable, match=r"channel\.lost"):
+            await one.send(b"x")
