@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from msgspec.structs import replace
 
 from amends.cli.main import run
 from amends.containment.bubblewrap import HOSTNAME
@@ -34,6 +36,7 @@ from tests.acceptance.containers import (
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="namespaces are Linux's")
 
+SCRATCH: Final = tempfile.gettempdir()
 STRIPPER: Final = Path(__file__).with_name("stripped_bwrap.py")
 TRIES: Final = """
 import json, os, sys
@@ -280,6 +283,24 @@ told(one=tried(open, link))
     assert found == {"one": "No such file or directory"}
 
 
+@pytest.mark.parametrize("folder", ["/tmp", "/dev/shm"])
+def test_the_private_folders_take_no_more_than_they_may(ours: Container, folder: str) -> None:
+    small = ours._replace(containment=replace(ours.containment, scratch_bytes=1024 * 1024))
+    found = small.run(
+        TRIES
+        + """
+def fill(path):
+    with open(path, "wb", 0) as file:
+        for _ in range(32):
+            if file.write(bytes(65536)) < 65536:
+                return "full"
+told(one=tried(fill, sys.argv[1] + "/file"))
+""",
+        folder,
+    )
+    assert found["one"] in {"full", "No space left on device"}
+
+
 def test_a_granted_program_runs_and_others_are_not_there(ours: Container) -> None:
     wanted = Resource(ResourceKind.EXECUTABLE, "true")
     one = ours.granting({wanted: Executable("/usr/bin/true")}, program_of("ourselves", ours.ground))
@@ -416,6 +437,9 @@ async def test_a_probe_finds_that_everything_holds(container: Container) -> None
         Property, State.HELD
     )
     assert report.summary.startswith("Contained by bubblewrap ")
+    told = container.run("import json, os; print(json.dumps(os.getuid()))")
+    assert report.as_root is (told == 0)
+    assert report.as_root is (os.geteuid() == 0 and container.bubblewrap == find_bubblewrap())
 
 
 STRIPPED: Final[list[tuple[dict[str, Any], set[Property]]]] = [
@@ -430,8 +454,8 @@ STRIPPED: Final[list[tuple[dict[str, Any], set[Property]]]] = [
     ({"drop": [["--die-with-parent"]]}, {Property.DIES_WITH_PARENT}),
     ({"environment": {"LEAKED": "1"}}, {Property.ENVIRONMENT}),
     ({"add": ["--setenv", "LEAKED", "1"]}, {Property.ENVIRONMENT}),
-    ({"add": ["--ro-bind", "/tmp", "/tmp"]}, {Property.HIDDEN}),
-    ({"add": ["--bind", "/tmp", "/tmp"]}, {Property.HIDDEN, Property.READ_ONLY}),
+    ({"add": ["--ro-bind", SCRATCH, SCRATCH]}, {Property.HIDDEN}),
+    ({"add": ["--bind", SCRATCH, SCRATCH]}, {Property.HIDDEN, Property.READ_ONLY}),
     ({"add": ["--ro-bind", "/etc", "/etc"]}, {Property.HIDDEN}),
     ({"descriptor": True}, {Property.DESCRIPTORS}),
 ]

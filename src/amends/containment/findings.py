@@ -92,6 +92,7 @@ class Inside(msgspec.Struct, frozen=True, kw_only=True):
     processes: tuple[int, ...]
     own: tuple[int, ...]
     session: int
+    user: int
     environment: tuple[str, ...]
     descriptors: tuple[int, ...]
     written: tuple[str, ...]
@@ -113,11 +114,13 @@ class Outside(msgspec.Struct, frozen=True, kw_only=True):
 class ContainmentReport(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of one container on this machine. Without findings nothing is contained.
 
-    `tool` is what enforces it, with its version. `reason` says why there are no findings.
+    `tool` is what enforces it, with its version. `as_root` says that the worker is root to the
+    files that it may write. `reason` says why there are no findings.
     """
 
     tool: str = ""
     findings: tuple[Finding, ...] = ()
+    as_root: bool = False
     reason: str = ""
 
     @property
@@ -145,6 +148,7 @@ class ContainmentReport(msgspec.Struct, frozen=True, kw_only=True):
         return {
             "contained": self.contained,
             "tool": self.tool,
+            "as_root": self.as_root,
             "reason": self.reason,
             "findings": {one.property.value: one.state.value for one in self.findings},
         }
@@ -157,7 +161,7 @@ class ContainmentReport(msgspec.Struct, frozen=True, kw_only=True):
         if self.broken:
             return f"Not contained: these do not hold: {', '.join(self.broken)}."
         opened = f", but for what its grants open: {', '.join(self.open)}" if self.open else ""
-        return f"Contained by {self.tool}{opened}."
+        return f"Contained by {self.tool}{' as root' if self.as_root else ''}{opened}."
 
 
 _Holds: TypeAlias = Callable[[Inside, Outside], bool]

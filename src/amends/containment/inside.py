@@ -22,6 +22,7 @@ def look(asked: dict[str, list[str]]) -> dict[str, object]:
         "processes": sorted(int(name) for name in os.listdir("/proc") if name.isdecimal()),
         "own": [1, os.getpid()],
         "session": os.getsid(0),
+        "user": os.getuid(),
         "environment": sorted({*os.environ, *_environment_of("1")}),
         "descriptors": _descriptors(),
         "written": [path for path in asked["write"] if _can_write(path)],

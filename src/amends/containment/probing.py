@@ -62,10 +62,16 @@ async def probe(
     tried = _Tried((*bubblewrap, *arguments(containment)), containment)
     try:
         tool = await _output([*bubblewrap, "--version"], tried.environment)
-        findings = judge(await _look(tried), await _outside(tried), containment)
+        found = await _look(tried)
+        findings = judge(found, await _outside(tried), containment)
     except _Failed as failed:
         return ContainmentReport(reason=str(failed))
-    return ContainmentReport(tool=tool.decode("utf-8", "replace").strip(), findings=findings)
+    return ContainmentReport(
+        tool=tool.decode("utf-8", "replace").strip(),
+        findings=findings,
+        # Inside it has the number that it has outside.
+        as_root=found.user == 0,
+    )
 
 
 def find_bubblewrap() -> tuple[str, ...]:

@@ -43,6 +43,7 @@ def held_inside() -> Inside:
         processes=(1, 2),
         own=(1, 2),
         session=1,
+        user=1001,
         environment=("LANG", "LC_CTYPE", "PWD"),
         descriptors=(0, 1, 2),
         written=(),

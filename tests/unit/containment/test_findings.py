@@ -96,6 +96,7 @@ def test_a_report_says_contained_only_when_nothing_is_broken() -> None:
     report = ContainmentReport(tool="bubblewrap 0.8.0", findings=found)
     assert (report.contained, report.broken, report.open) == (True, (), ())
     assert report.summary == "Contained by bubblewrap 0.8.0."
+    assert replace(report, as_root=True).summary == "Contained by bubblewrap 0.8.0 as root."
     one = replace(report, findings=(*found[1:], Finding(Property.PID, State.BROKEN)))
     assert (one.contained, one.broken) == (False, (Property.PID,))
     assert one.summary == "Not contained: these do not hold: pid."
@@ -108,6 +109,7 @@ def test_a_report_without_findings_says_why() -> None:
     assert report.document() == {
         "contained": False,
         "tool": "",
+        "as_root": False,
         "reason": "bwrap cannot be run",
         "findings": {},
     }

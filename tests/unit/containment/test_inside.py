@@ -62,7 +62,7 @@ def test_it_sees_its_processes_descriptors_session_and_capabilities() -> None:
         os.close(theirs)
     assert os.getpid() in found["processes"]
     assert {ours, theirs} <= set(found["descriptors"])
-    assert found["session"] == os.getsid(0)
+    assert (found["session"], found["user"]) == (os.getsid(0), os.getuid())
     assert set(found["status"]) == {"NoNewPrivs", "CapPrm", "CapEff", "CapBnd", "CapAmb"}
     assert "lo" in found["interfaces"]
 
