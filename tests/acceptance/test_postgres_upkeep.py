@@ -131,7 +131,7 @@ def test_a_schema_is_brought_up_to_date_and_an_empty_database_is_no_store(
     assert (code, answer["missing"]) == (0, [])
 
 
-@pytest.mark.parametrize("words", [("backup", "b.db"), ("restore", "b.db"), ("verify",)])
+@pytest.mark.parametrize("words", [("backup", "b.db"), ("restore", "b.db")])
 def test_what_the_servers_own_tools_do_is_refused_and_they_are_named(
     setup: Setup, words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -19,7 +19,7 @@ from amends.contracts.json_types import Json, JsonObject
 from amends.contracts.principals import HOLD_SCOPE, RETAIN_SCOPE
 from amends.recovery.retaining import Retained
 from amends.stores.port import Stored, Unreadable
-from amends.wiring.compacting import compact_store
+from amends.wiring.compacting import compact_store, left_on_server
 
 
 async def place_hold(session: Session, id_: str, reason: str) -> Answer:
@@ -64,8 +64,9 @@ async def run_retention(session: Session, *, dry_run: bool, compact: bool, yes: 
         confirm(Deed.FORGET, session.stop, session.notes, yes=yes)
     done = await session.amends.retain(dry_run=dry_run)
     compacted = not dry_run and compact and compact_store(session.options.store)
-    data: JsonObject = msgspec.to_builtins(done) | {"compacted": compacted}
-    return Answer(data=data, tell=lambda paper: _tell_retained(paper, done, compacted))
+    left = None if dry_run else left_on_server(session.options.store)
+    data: JsonObject = msgspec.to_builtins(done) | {"compacted": compacted, "left": left}
+    return Answer(data=data, tell=lambda paper: _tell_retained(paper, done, compacted, left))
 
 
 async def _found(session: Session, id_: str, *, tell: bool = False) -> TransactionId:
@@ -96,7 +97,7 @@ def _tell(paper: Paper, hold: LegalHold) -> None:
     paper.field("by", clean(hold.by.id), f" at {paper.time(hold.at)}")
 
 
-def _tell_retained(paper: Paper, done: Retained, compacted: bool) -> None:
+def _tell_retained(paper: Paper, done: Retained, compacted: bool, left: str | None) -> None:
     would = "would be forgotten" if done.dry_run else "forgotten"
     paper.line(f"Transactions {would}: {len(done.forgotten)}, refused requests: {done.refusals}.")
     for id_ in done.forgotten if done.dry_run else ():
@@ -105,3 +106,5 @@ def _tell_retained(paper: Paper, done: Retained, compacted: bool) -> None:
         paper.line("  kept  ", clean(one.transaction_id), f": {one.text}")
     if compacted:
         paper.line(("The file was written anew: the old bytes are gone from it.", "dim"))
+    if left is not None:
+        paper.line((left, "dim"))

@@ -121,7 +121,7 @@ async def _wait(session: Session, deadline: float, sentence: str) -> bool:
     if left <= 0:
         return False
     async with shown_wait(sentence, left):
-        await session.stop.pause(min(_POLL_S, left))
+        await session.pause(min(_POLL_S, left))
     session.stop.check()
     return True
 

@@ -35,7 +35,8 @@ from amends.contracts.principals import Caller
 from amends.runtime.deciding import Deciding
 from amends.runtime.engine import Engine
 from amends.wiring.identifiers import new_id
-from amends.wiring.places import database_of, existing_database
+from amends.wiring.places import OnServer, database_of, existing_database, is_on_a_server
+from amends.wiring.surveying import survey_of
 
 T = TypeVar("T")
 
@@ -116,6 +117,16 @@ class Session:
             return False
         return True
 
+    async def pause(self, seconds: float) -> bool:
+        """Wait for news of the store, at most so long, or for a signal; false when one came."""
+        news = asyncio.ensure_future(self.engine.environment.store.news(seconds))
+        if not await self.stop.first(news):
+            news.cancel()
+            await asyncio.wait((news,))
+            return False
+        await news
+        return self.stop.number is None
+
     async def until_stopped(self, call: Coroutine[object, object, T]) -> T:
         """Wait for something that only looks; a signal ends the wait, and means what it says."""
         task = asyncio.ensure_future(call)
@@ -173,8 +184,12 @@ def act(
 def require_store(url: str) -> None:
     """Let pass a store that is there already: looking makes none.
 
-    Raises `Unavailable` (`store.not_found`) and `Misuse` (`store.url_unknown`).
+    Raises `Unavailable` (`store.not_found`) and `Misuse` (`store.url_unknown`), and for a server
+    what looking there does.
     """
+    if is_on_a_server(url):
+        with survey_of(OnServer(url)):
+            return
     if database_of(url) is not None:
         existing_database(url)
 

@@ -85,12 +85,6 @@ class Stop:
             stopped.cancel()
         return task.done()
 
-    async def pause(self, seconds: float) -> bool:
-        """Wait so long, or until a signal comes; false when one came."""
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._event.wait(), seconds)
-        return self.number is None
-
     def check(self) -> None:
         """Raise what a signal means for a command that has nothing under way."""
         if self.number is not None:

@@ -6,9 +6,10 @@ answers it in its own way, and writes nothing.
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
+from datetime import datetime
 from typing import NamedTuple, Protocol, TypeVar
 
-from amends.contracts.documents import Document
+from amends.contracts.documents import Document, LogCheckpoint
 from amends.contracts.evidence import Receipt
 from amends.contracts.ids import TenantId
 from amends.stores.port import Stored, Unreadable
@@ -30,6 +31,55 @@ class ReadChain(NamedTuple):
     unreadable: tuple[int, ...]
 
 
+class Logged(NamedTuple):
+    """A receipt's position in the feed, and what its hash is said to be."""
+
+    position: int
+    hash: str
+
+
+class Logbook(Protocol):
+    """The log of a store: every receipt in the order of the feed, and its checkpoints.
+
+    What a receipt's hash is said to be is read from its column, with which the end of a chain is
+    compared when a chain grows; whether the receipt has that hash is for whoever reads the chains.
+    """
+
+    @property
+    def lineage(self) -> str:
+        """See `Store.lineage`."""
+        ...
+
+    def count(self) -> int:
+        """How many receipts there are."""
+        ...
+
+    def began(self) -> datetime | None:
+        """When the first transaction of the store began."""
+        ...
+
+    def entries(self) -> Iterator[Logged]:
+        """Every receipt, in the order of the feed, which ends where it may still change."""
+        ...
+
+    def positions(self, name: ChainName) -> dict[int, int]:
+        """Where the receipts of a chain stand in the feed, by their numbers."""
+        ...
+
+    def chains_within(
+        self, tenant: TenantId | None, since: datetime | None, until: datetime | None
+    ) -> tuple[ChainName, ...]:
+        """The chains with a step at or after `since` and before `until`, by whole milliseconds.
+
+        A chain with a receipt that cannot be read is among them: nobody can tell of when it is.
+        """
+        ...
+
+    def checkpoints(self) -> tuple[LogCheckpoint, ...]:
+        """The checkpoints of this lineage, the smallest first; the unreadable are passed over."""
+        ...
+
+
 class Surveyed(Protocol):
     """A store, open for such questions. Long answers come piece by piece."""
 
@@ -45,6 +95,14 @@ class Surveyed(Protocol):
 
     def snapshot(self) -> AbstractContextManager[object]:
         """Answers of one moment of the store while the block lasts."""
+        ...
+
+    def logbook(self) -> AbstractContextManager[Logbook]:
+        """The log of one moment of the store; all answers in the block are of that moment.
+
+        Raises `Unavailable` (`store.unavailable`) where a writer that stands still keeps anybody
+        from knowing the order.
+        """
         ...
 
     def signers(self, latest: int = ...) -> frozenset[str]:
@@ -78,3 +136,11 @@ class Surveyed(Protocol):
     def record(self, type_: type[D], tenant: TenantId, id_: str) -> Stored[D] | Unreadable | None:
         """One document, as it lies there."""
         ...
+
+
+def own_checkpoints(survey: Surveyed) -> tuple[LogCheckpoint, ...]:
+    """See `Logbook.checkpoints`."""
+    lineage = survey.lineage
+    found = [row.document for row in survey.documents(LogCheckpoint) if isinstance(row, Stored)]
+    own = [one for one in found if one.lineage == lineage]
+    return tuple(sorted(own, key=lambda one: one.size))

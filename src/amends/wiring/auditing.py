@@ -1,6 +1,7 @@
-"""Receipts of a store's file: exported, and checked where they lie.
+"""Receipts of a store, checked where they lie.
 
-Whoever can read the file reads all tenants' receipts; that is for the permissions of the file. A
+Whoever can read the file, or has the role that the store uses on a server, reads all tenants'
+receipts; that is for the permissions of the file or the server. A
 store that lies still is checked further than an exported bundle can be: a record knows how often it
 was changed, so the receipts of its last change have to be there. That finds a tail that was cut off
 behind the back of the store, without a head that somebody had kept.
@@ -48,11 +49,11 @@ from amends.receipts.log import (
 from amends.receipts.signing import KEY_LENGTH, KeyRing
 from amends.receipts.verify import FaultCode, Pin, verify_chain
 from amends.stores.port import Stored
-from amends.stores.sqlite.logbook import checkpoints, logged
-from amends.stores.sqlite.survey import Survey
-from amends.stores.surveys import ChainName
+from amends.stores.surveys import ChainName, Logbook, Surveyed
 from amends.wiring.keys import KEY_SUFFIX, key_path, read_keys
+from amends.wiring.places import Place, beside
 from amends.wiring.proving import ReadLog
+from amends.wiring.surveying import survey_of
 
 UNREADABLE: Final = "store.receipt_corrupt"
 BEHIND: Final = "store.record_behind"
@@ -61,9 +62,9 @@ CONTRADICTS: Final = "store.record_corrupt"
 Pins: TypeAlias = Callable[[ChainName, Sequence[Receipt]], tuple[Pin, ...]]
 
 
-def public_keys(database: Path) -> KeyRing:
+def public_keys(store: Place) -> KeyRing:
     """The public keys of a store, as far as its key file is there."""
-    path = key_path(database)
+    path = key_path(beside(store))
     return read_keys(path).ring if path.exists() else KeyRing()
 
 
@@ -109,14 +110,14 @@ def given_keys(path: Path) -> KeyRing:
     return read_key_set(path.read_bytes())
 
 
-def count_chains(database: Path) -> int:
-    """How many chains there are."""
-    with Survey(database) as survey:
-        return survey.count_chains()
+def identify(store: Place) -> tuple[str, int]:
+    """The lineage of a store, and how many chains there are."""
+    with survey_of(store) as survey:
+        return survey.lineage, survey.count_chains()
 
 
 def check_store(
-    database: Path,
+    store: Place,
     keys: KeyRing,
     heads: Heads,
     transactions: Sequence[TransactionId],
@@ -127,7 +128,7 @@ def check_store(
 
     Raises `Refused` (`transaction.not_found`).
     """
-    with Survey(database) as survey:
+    with survey_of(store) as survey:
         pins = _pins(survey, keys, kept)
         if not transactions:
             for name in survey.chains():
@@ -141,33 +142,34 @@ def check_store(
             yield checked
 
 
-def check_log(database: Path, keys: KeyRing, kept: Sequence[Note]) -> CheckedLog:
+def check_log(store: Place, keys: KeyRing, kept: Sequence[Note]) -> CheckedLog:
     """Hold the whole log of a store against its own checkpoints and those that somebody kept."""
-    with Survey(database) as survey, survey.snapshot():
-        books = _books(survey, keys, kept)
-        leaves = [leaf_or_none(row.hash) for row in logged(survey)]
+    with survey_of(store) as survey, survey.logbook() as book:
+        books = _books(book, keys, kept)
+        leaves = [leaf_or_none(row.hash) for row in book.entries()]
         whole = takewhile(lambda leaf: leaf is not None, leaves)
         found = check_whole((leaf for leaf in whole if leaf), books, len(leaves))
         return checked_log(books, [*books.findings, *found])
 
 
-def _books(survey: Survey, keys: KeyRing, kept: Sequence[Note]) -> Books:
+def _books(book: Logbook, keys: KeyRing, kept: Sequence[Note]) -> Books:
     """The checkpoints of a store; those that are no notes any more hold nothing."""
     notes: list[Note] = []
     findings: list[LogFinding] = []
-    for one in checkpoints(survey):
+    for one in book.checkpoints():
         try:
             notes.append(read_note(one.note))
         except Corrupt:
             findings.append(LogFinding(LogFault.SIGNATURE_INVALID, one.size))
-    return open_books(survey.lineage, Came(tuple(notes), tuple(findings)), kept, keys)
+    return open_books(book.lineage, Came(tuple(notes), tuple(findings)), kept, keys)
 
 
-def _pins(survey: Survey, keys: KeyRing, kept: Sequence[Note]) -> Pins:
+def _pins(survey: Surveyed, keys: KeyRing, kept: Sequence[Note]) -> Pins:
     """What the checkpoints pin of a chain; asked for only where a key was in other hands."""
     if all(key.compromised is None for key in keys.published):
         return lambda _name, _receipts: ()
-    log, books = ReadLog(survey), _books(survey, keys, kept)
+    with survey.logbook() as book:
+        log, books = ReadLog(book), _books(book, keys, kept)
     wrong = set(check_whole(log.leaves, books, log.size))
     books = msgspec.structs.replace(books, trusted=books.trusted - {one.size for one in wrong})
 
@@ -185,7 +187,7 @@ def _pins(survey: Survey, keys: KeyRing, kept: Sequence[Note]) -> Pins:
     return pins
 
 
-def _without_chains(survey: Survey) -> Iterator[CheckedChain]:
+def _without_chains(survey: Surveyed) -> Iterator[CheckedChain]:
     """Records whose receipts have vanished altogether."""
     for tenant, id_ in survey.unchained():
         yield CheckedChain(
@@ -198,7 +200,7 @@ def _without_chains(survey: Survey) -> Iterator[CheckedChain]:
 
 
 def _checked(
-    survey: Survey, name: ChainName, keys: KeyRing, heads: Heads, pins: Pins
+    survey: Surveyed, name: ChainName, keys: KeyRing, heads: Heads, pins: Pins
 ) -> CheckedChain:
     transaction_id = TransactionId(name.chain.removeprefix(CHAIN_PREFIX))
     with survey.snapshot():  # of one moment, since the store may be at work

@@ -1,7 +1,8 @@
-"""Receipts of a store's file, written into a bundle for people who have no access to the store.
+"""Receipts of a store, written into a bundle for people who have no access to the store.
 
-A bundle is of one moment of the store, whatever is written meanwhile. Whoever can read the file
-reads all tenants' receipts; that is for the permissions of the file.
+A bundle is of one moment of the store, whatever is written meanwhile. Whoever can read the file, or
+has the role that the store uses on a server, reads all tenants' receipts; that is for the
+permissions of the file or the server.
 
 Nothing here opens an engine, makes a key, or writes to the store.
 """
@@ -21,11 +22,11 @@ from amends.receipts.checkpoint import Note
 from amends.receipts.keyset import jwk_of
 from amends.stores.rows import corrupt_receipt
 from amends.stores.sqlite.backup import fresh_beside, give_name
-from amends.stores.sqlite.logbook import chains_within
-from amends.stores.sqlite.survey import Survey
-from amends.stores.surveys import ChainName
+from amends.stores.surveys import ChainName, Logbook, Surveyed
 from amends.wiring.keys import key_path, read_keys
+from amends.wiring.places import Place, beside
 from amends.wiring.proving import ReadLog
+from amends.wiring.surveying import survey_of
 
 
 class Chosen(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,17 +45,17 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True):
         return self == Chosen()
 
 
-def bundle_of(database: Path, chosen: Chosen, given: Sequence[Note] = ()) -> Iterator[bytes]:
+def bundle_of(store: Place, chosen: Chosen, given: Sequence[Note] = ()) -> Iterator[bytes]:
     """The lines of a bundle, all of one moment of the store; sealed with the store's key if there.
 
     Raises `Refused` (`transaction.not_found`), `Corrupt` (`store.receipt_corrupt`), and as
     `ReadLog`.
     """
-    path = key_path(database)
+    path = key_path(beside(store))
     keys = read_keys(path) if path.exists() else None
-    with Survey(database) as survey, survey.snapshot():
-        log = ReadLog(survey, given)
-        names = _names(survey, chosen)
+    with survey_of(store) as survey, survey.logbook() as book:
+        log = ReadLog(book, given)
+        names = _names(survey, book, chosen)
         header = Header(
             format=FORMAT,
             store=log.lineage,
@@ -63,22 +64,23 @@ def bundle_of(database: Path, chosen: Chosen, given: Sequence[Note] = ()) -> Ite
             whole=chosen.whole,
         )
         lines = (_line(survey, log, name, whole=chosen.whole) for name in names)
-        yield from write_lines(header, lines, None if keys is None else keys.signer)
+        known = (line for line in lines if line.receipts)
+        yield from write_lines(header, known, None if keys is None else keys.signer)
 
 
-def count_chosen(database: Path, chosen: Chosen) -> int:
+def count_chosen(store: Place, chosen: Chosen) -> int:
     """How many chains that is."""
-    with Survey(database) as survey:
-        return len(_names(survey, chosen))
+    with survey_of(store) as survey, survey.logbook() as book:
+        return len(_names(survey, book, chosen))
 
 
-def _names(survey: Survey, chosen: Chosen) -> Sequence[ChainName]:
+def _names(survey: Surveyed, book: Logbook, chosen: Chosen) -> Sequence[ChainName]:
     if chosen.transactions:
         owner = chosen.tenant or TenantId(DEFAULT_TENANT)
         return [ChainName(owner, chain_of(one)) for one in chosen.transactions]
     if chosen.since is None and chosen.until is None:
         return [one for one in survey.chains() if chosen.tenant in {None, one.tenant}]
-    return chains_within(survey, chosen.tenant, chosen.since, chosen.until)
+    return book.chains_within(chosen.tenant, chosen.since, chosen.until)
 
 
 def _sizes(
@@ -92,18 +94,20 @@ def _sizes(
     }
 
 
-def _line(survey: Survey, log: ReadLog, name: ChainName, *, whole: bool) -> ChainLine:
+def _line(survey: Surveyed, log: ReadLog, name: ChainName, *, whole: bool) -> ChainLine:
+    """A chain as far as the log goes; it may have begun beyond its end."""
     read = survey.receipts(name)
     for number in read.unreadable:
         raise corrupt_receipt(name.chain, number)
     if not read.receipts:
         raise coded("transaction.not_found")
-    places = log.places(name) if whole else {}
+    places = log.places(name)
+    receipts = tuple([one for one in read.receipts if one.number in places])
     return ChainLine(
         tenant=name.tenant,
         chain=name.chain,
-        receipts=read.receipts,
-        places=tuple([places[one.number] for one in read.receipts if whole]),
+        receipts=receipts,
+        places=tuple([places[one.number] for one in receipts if whole]),
         proofs=() if whole else log.inclusions(name),
     )
 

@@ -19,7 +19,6 @@ from amends.receipts.signing import KeyRing
 from amends.runtime.spilled import Became
 from amends.stores.rows import system_clock
 from amends.stores.sqlite.connection import check_sqlite, connect, let_go
-from amends.stores.sqlite.logbook import began, checkpoints, count_receipts
 from amends.stores.sqlite.survey import Survey, library_version
 from amends.wiring.contents import NAMED, Check, Level, Told, look_into
 from amends.wiring.keys import FileSigner, StoreSigner, key_path, leftovers
@@ -57,16 +56,19 @@ def _on_server(place: OnServer, *, quick: bool, told: Told) -> Iterator[Check]:
 
 def _keys_and_rows(place: Place, *, quick: bool, told: Told) -> Iterator[Check]:
     signer = None
+    if isinstance(place, OnServer):
+        folder = beside(place).parent
+        says = f"The key, and settlements that the server had refused, lie in {folder}."
+        yield Check(name="folder", level=Level.OK, says=says)
     for check, found in _key(place):
         signer = found or signer
         yield check
     if signer is not None:
         yield from _spilled(place, signer)
-    if isinstance(place, Path):
-        try:
-            yield _checkpoint(place, system_clock())
-        except AmendsError as error:
-            yield _refused("checkpoint", error)
+    try:
+        yield _checkpoint(place, system_clock())
+    except AmendsError as error:
+        yield _refused("checkpoint", error)
     yield from look_into(place, quick=quick, told=told)
 
 
@@ -168,15 +170,7 @@ def _durability(database: Path) -> Check:
 def _key(place: Place) -> Iterator[tuple[Check, StoreSigner | None]]:
     path = key_path(beside(place))
     if not path.exists():
-        yield (
-            Check(
-                name="key",
-                level=Level.FAULT,
-                says=f"The key file {path.name} is not there.",
-                todo="Put it back from a backup. A new one cannot sign for the old one.",
-            ),
-            None,
-        )
+        yield _no_key(place, path), None
         return
     yield _mode("key file", path), None
     if left := leftovers(path):
@@ -190,6 +184,19 @@ def _key(place: Place) -> Iterator[tuple[Check, StoreSigner | None]]:
         return
     yield _signers(place, signer), signer
     yield _ring(signer.ring), None
+
+
+def _no_key(place: Place, path: Path) -> Check:
+    says = f"The key file {path.name} is not there."
+    if isinstance(place, OnServer):
+        return Check(
+            name="key",
+            level=Level.WARN,
+            says=f"{says} A program that opens the store here would make another one.",
+            todo="Copy it from a replica, or name the folder that has it in the URL: folder=.",
+        )
+    todo = "Put it back from a backup. A new one cannot sign for the old one."
+    return Check(name="key", level=Level.FAULT, says=says, todo=todo)
 
 
 def _signers(place: Place, signer: FileSigner) -> Check:
@@ -218,12 +225,12 @@ def _ring(ring: KeyRing) -> Check:
     return Check(name="old keys", level=Level.OK, says=says)
 
 
-def _checkpoint(database: Path, now: datetime) -> Check:
+def _checkpoint(place: Place, now: datetime) -> Check:
     """Whether the log was checkpointed lately, so that its past is fixed."""
-    with Survey(database) as survey:
-        last = next(reversed(checkpoints(survey)), None)
-        added = count_receipts(survey) - (0 if last is None else last.size)
-        since = began(survey) if last is None else last.created_at
+    with survey_of(place) as survey, survey.logbook() as book:
+        last = next(reversed(book.checkpoints()), None)
+        added = book.count() - (0 if last is None else last.size)
+        since = book.began() if last is None else last.created_at
     if last is None:
         said = "There is no checkpoint of the log yet"
     else:

@@ -1,4 +1,4 @@
-"""The log of a store's file, and what can be proved of it: paths to checkpoints and between them.
+"""The log of a store, and what can be proved of it: paths to checkpoints and between them.
 
 The whole log is read once, a hash for each receipt, and a tree is made of it; that takes a second
 for some hundred thousand receipts. Places count receipts from 0 in the order of the feed, whatever
@@ -24,10 +24,10 @@ from amends.receipts.keyset import jwk_of
 from amends.receipts.log import leaf_or_none
 from amends.receipts.merkle import Tree
 from amends.receipts.proof import PROOF_FORMAT, Proof
-from amends.stores.sqlite.logbook import checkpoints, logged, positions
-from amends.stores.sqlite.survey import Survey
-from amends.stores.surveys import ChainName
+from amends.stores.surveys import ChainName, Logbook
 from amends.wiring.keys import key_path, read_keys
+from amends.wiring.places import Place, beside
+from amends.wiring.surveying import survey_of
 
 _NO_HASH: Final = bytes(32)
 
@@ -39,18 +39,18 @@ class ReadLog:
     or of more receipts than there are.
     """
 
-    def __init__(self, survey: Survey, given: Sequence[Note] = ()) -> None:
-        self._survey = survey
-        rows = list(logged(survey))
+    def __init__(self, book: Logbook, given: Sequence[Note] = ()) -> None:
+        self._book = book
+        rows = list(book.entries())
         self._positions = [row.position for row in rows]
         self._hashes = [row.hash for row in rows]
         self.leaves: Final = [leaf_or_none(row.hash) or _NO_HASH for row in rows]
         self._tree = Tree(self.leaves)
-        self.lineage: Final = survey.lineage
+        self.lineage: Final = book.lineage
         for note in given:
             if note.head.lineage != self.lineage or note.head.size > self.size:
                 raise _not_of_this_log()
-        own = [read_note(one.note) for one in checkpoints(survey)]
+        own = [read_note(one.note) for one in book.checkpoints()]
         self.notes: Final[Mapping[int, Note]] = {one.head.size: one for one in [*own, *given]}
         self._sizes = sorted(self.notes)
 
@@ -64,9 +64,14 @@ class ReadLog:
         return self._hashes[place]
 
     def places(self, name: ChainName) -> dict[int, int]:
-        """The place in the log of each receipt of a chain, by its number."""
-        found = positions(self._survey, name)
-        return {number: bisect_left(self._positions, at) for number, at in found.items()}
+        """The place in the log of each receipt of a chain, by its number.
+
+        A receipt that was added since the log was read has none.
+        """
+        found, last = self._book.positions(name), self._positions[-1] if self._positions else 0
+        return {
+            number: bisect_left(self._positions, at) for number, at in found.items() if at <= last
+        }
 
     def covering(self, name: ChainName) -> dict[int, int]:
         """The checkpoints by which a chain had grown, by size, with its last number in each."""
@@ -111,17 +116,17 @@ class ReadLog:
 
 
 def prove(
-    database: Path, tenant: TenantId, transaction_id: TransactionId, given: Sequence[Note]
+    store: Place, tenant: TenantId, transaction_id: TransactionId, given: Sequence[Note]
 ) -> Proof:
     """The paths of a transaction's receipts to the log's checkpoints, and between these.
 
     Raises `Refused` (`transaction.not_found`), `Unavailable` (`checkpoint.none_yet`) where no
     checkpoint covers any of them, and as `ReadLog`.
     """
-    name, path = ChainName(tenant, chain_of(transaction_id)), key_path(database)
+    name, path = ChainName(tenant, chain_of(transaction_id)), key_path(beside(store))
     keys = tuple(map(jwk_of, read_keys(path).ring.published)) if path.exists() else ()
-    with Survey(database) as survey, survey.snapshot():
-        log = ReadLog(survey, given)
+    with survey_of(store) as survey, survey.logbook() as book:
+        log = ReadLog(book, given)
         if not log.places(name):
             raise coded("transaction.not_found")
         inclusions = log.inclusions(name)

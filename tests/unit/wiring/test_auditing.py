@@ -15,7 +15,7 @@ from amends.receipts.bundle import Bundle
 from amends.receipts.signing import Ed25519Signer, KeyRing
 from amends.testing.refusals import refused_with
 from amends.testing.workbench import CHARGE
-from amends.wiring.auditing import BEHIND, check_store, count_chains, given_key, public_keys
+from amends.wiring.auditing import BEHIND, check_store, given_key, identify, public_keys
 from amends.wiring.bundling import Chosen, bundle_of, count_chosen, write_bundle
 from amends.wiring.checkpointing import make_checkpoint
 from tests.unit.wiring.store_files import ORDER, TENANT, change, fill, work
@@ -68,7 +68,7 @@ def test_a_bundle_holds_the_chains_that_were_asked_for(store: Path) -> None:
 
 
 def test_all_chains_of_all_tenants_can_be_exported(store: Path) -> None:
-    assert count_chains(store) == count_chosen(store, Chosen()) == 5
+    assert identify(store)[1] == count_chosen(store, Chosen()) == 5
     assert names(store, Chosen()) == {"done", "plan", "lost", "again", "asks"}
     assert names(store, chosen()) == {"done", "plan", "lost", "again", "asks"}
     assert names(store, chosen(tenant="elsewhere")) == set()

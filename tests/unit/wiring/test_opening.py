@@ -13,7 +13,6 @@ from amends.recovery import checkpointing
 from amends.runtime.requests import Request
 from amends.stores.memory import MemoryStore
 from amends.stores.rows import system_clock
-from amends.stores.sqlite.logbook import checkpoints
 from amends.stores.sqlite.survey import Survey
 from amends.testing.refusals import refused_with
 from amends.testing.workbench import ALICE, CHARGE
@@ -158,5 +157,5 @@ async def test_a_runtime_that_recovers_keeps_checkpoints_of_its_log(
 
 
 def _checkpoints(database: Path) -> int:
-    with Survey(database) as survey:
-        return len(checkpoints(survey))
+    with Survey(database) as survey, survey.logbook() as book:
+        return len(book.checkpoints())

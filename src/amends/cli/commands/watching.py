@@ -62,7 +62,7 @@ async def _watch(session: "Session", id_: str, paper: "Paper | None", recover: b
                 paper.rows([receipt_row(paper, one) for one in news])
             told = len(view.receipts)
             ended = has_ended(view, datetime.now(UTC), recover=recover)
-            if ended or not await session.stop.pause(_POLL_S):
+            if ended or not await session.pause(_POLL_S):
                 break
     return _answer(session, view)
 

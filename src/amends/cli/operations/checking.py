@@ -29,16 +29,15 @@ from amends.receipts.bundle import Bundle
 from amends.receipts.checkpoint import Note
 from amends.receipts.log import LogFinding
 from amends.receipts.signing import KeyRing
-from amends.stores.sqlite.survey import Survey
 from amends.wiring.auditing import (
     check_log,
     check_store,
-    count_chains,
     given_key,
     given_keys,
+    identify,
     public_keys,
 )
-from amends.wiring.places import existing_database
+from amends.wiring.places import existing_place
 from amends.wiring.proving import read_note_file
 
 SHOWN: Final = 50
@@ -164,19 +163,18 @@ def _of_bundle(asked: Asked, brought: Brought, told: Told) -> Found:
 
 
 def _of_store(url: str, asked: Asked, brought: Brought, told: Told) -> Found:
-    database = existing_database(url)
+    store = existing_place(url)
     ids = [TransactionId(identifier(one, "transaction_id")) for one in asked.what]
     tenant = TenantId(identifier(asked.tenant or DEFAULT_TENANT, "tenant"))
-    with Survey(database) as survey:
-        lineage = survey.lineage
+    lineage, chains_there = identify(store)
     found = Found(lineage=lineage, trust="given" if brought.keys else "store")
-    keys = public_keys(database) if brought.keys is None else brought.keys
+    keys = public_keys(store) if brought.keys is None else brought.keys
     heads, kept = brought.heads, brought.kept
-    total = len(ids) or count_chains(database)
-    chains = check_store(database, keys, heads, ids, tenant, kept)
+    total = len(ids) or chains_there
+    chains = check_store(store, keys, heads, ids, tenant, kept)
     _collect(found, chains, heads, total, told)
     if not ids or kept:
-        found.log = check_log(database, keys, kept)
+        found.log = check_log(store, keys, kept)
     return found
 
 

@@ -48,16 +48,16 @@ def export(
     from amends.cli.operations.progress import phases
     from amends.cli.paper import clean
     from amends.wiring.bundling import bundle_of, count_chosen, write_bundle
-    from amends.wiring.places import existing_database
+    from amends.wiring.places import existing_place
     from amends.wiring.proving import read_note_file
 
     chosen = _chosen(transactions, all_of_them=all, tenant=tenant, since=since, until=until)
     _check(out=out, as_json=place.json)
     given = [read_note_file(one) for one in checkpoint]
-    database = existing_database(place.store)
+    store = existing_place(place.store)
     with phases() as phase:
-        counted = Counted(count_chosen(database, chosen), phase("Exporting"))
-        lines = counted.of(bundle_of(database, chosen, given))
+        counted = Counted(count_chosen(store, chosen), phase("Exporting"))
+        lines = counted.of(bundle_of(store, chosen, given))
         if out is None:
             sys.stdout.flush()
             sys.stdout.buffer.writelines(lines)

@@ -29,9 +29,9 @@ def checkpoint(
     from amends.contracts.times import format_instant
     from amends.wiring.bundling import write_bundle
     from amends.wiring.checkpointing import make_checkpoint
-    from amends.wiring.places import existing_database
+    from amends.wiring.places import existing_place
 
-    made = make_checkpoint(existing_database(place.store))
+    made = make_checkpoint(existing_place(place.store))
     if out is not None:
         write_bundle(out.absolute(), [made.note.encode()])
     answer = Answer(
@@ -71,12 +71,12 @@ def prove(
     from amends.receipts.proof import write_proof
     from amends.wiring import proving
     from amends.wiring.bundling import write_bundle
-    from amends.wiring.places import existing_database
+    from amends.wiring.places import existing_place
 
     id_ = TransactionId(identifier(transaction, "transaction_id"))
     owner = TenantId(identifier(tenant or DEFAULT_TENANT, "tenant"))
     given = [proving.read_note_file(one) for one in checkpoint]
-    proof = proving.prove(existing_database(place.store), owner, id_, given)
+    proof = proving.prove(existing_place(place.store), owner, id_, given)
     if out is not None:
         write_bundle(out.absolute(), [write_proof(proof)])
     answer = Answer(data=_document(proof), tell=lambda paper: _tell(paper, proof))

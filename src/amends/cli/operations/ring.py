@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 def list_keys(*, place: Place = HERE) -> int:
     """List the keys of a store."""
     from amends.wiring.keys import key_path, read_keys
-    from amends.wiring.places import existing_database
+    from amends.wiring.places import beside, existing_place
 
-    keys = read_keys(key_path(existing_database(place.store)))
+    keys = read_keys(key_path(beside(existing_place(place.store))))
     return _told(keys.ring, place)
 
 
@@ -27,11 +27,11 @@ def rotate(*, place: Place = HERE) -> int:
     from amends.stores.rows import system_clock
     from amends.wiring.checkpointing import make_checkpoint
     from amends.wiring.keys import key_path, rotate_key
-    from amends.wiring.places import existing_database
+    from amends.wiring.places import beside, existing_place
 
-    database = existing_database(place.store)
-    make_checkpoint(database)
-    return _told(rotate_key(key_path(database), system_clock()).ring, place)
+    store = existing_place(place.store)
+    make_checkpoint(store)
+    return _told(rotate_key(key_path(beside(store)), system_clock()).ring, place)
 
 
 def compromised(
@@ -45,11 +45,11 @@ def compromised(
     from amends.contracts.times import parse_instant
     from amends.stores.rows import system_clock
     from amends.wiring.keys import compromise_key, key_path
-    from amends.wiring.places import existing_database
+    from amends.wiring.places import beside, existing_place
 
     at = parse_instant(since, "since")
-    database = existing_database(place.store)
-    return _told(compromise_key(key_path(database), key, at, system_clock()).ring, place)
+    store = existing_place(place.store)
+    return _told(compromise_key(key_path(beside(store)), key, at, system_clock()).ring, place)
 
 
 def export_keys(
@@ -66,9 +66,9 @@ def export_keys(
     from amends.receipts.keyset import write_key_set
     from amends.wiring.bundling import write_bundle
     from amends.wiring.keys import key_path, read_keys
-    from amends.wiring.places import existing_database
+    from amends.wiring.places import beside, existing_place
 
-    keys = read_keys(key_path(existing_database(place.store)))
+    keys = read_keys(key_path(beside(existing_place(place.store))))
     text = write_key_set(keys.published)
     if out is not None:
         write_bundle(out.absolute(), [text])

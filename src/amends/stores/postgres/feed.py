@@ -52,11 +52,11 @@ class Reach:
         return count
 
 
-async def find_reach(connection: Any) -> Reach:
-    """Wait for those who hold positions now; see the top of this module."""
+async def find_reach(connection: Any, patience_times: int = PATIENCE_TIMES) -> Reach:
+    """Wait for those who hold positions now, so many times; see the top of this module."""
     reached = int(await connection.fetchval(_REACHED))
     holders = {row[0] for row in await connection.fetch(_HOLDERS)}
-    for _ in range(PATIENCE_TIMES):
+    for _ in range(patience_times):
         if not holders:
             return Reach(reached, settled=True)
         await asyncio.sleep(PAUSE_S)

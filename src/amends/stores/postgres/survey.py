@@ -14,13 +14,15 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from amends.contracts.documents import Document
-from amends.contracts.errors import Corrupt
+from amends.contracts.errors import Corrupt, Unavailable
 from amends.contracts.evidence import Receipt
 from amends.contracts.ids import TenantId
 from amends.stores.port import Stored, Unreadable
 from amends.stores.postgres.address import address_of
 from amends.stores.postgres.connection import connect
 from amends.stores.postgres.failures import REPORTED, failed
+from amends.stores.postgres.feed import PAUSE_S, find_reach
+from amends.stores.postgres.logbook import DatabaseLogbook
 from amends.stores.postgres.migrations import (
     MIGRATIONS,
     SYSTEM,
@@ -37,7 +39,14 @@ D = TypeVar("D", bound=Document)
 T = TypeVar("T")
 
 AT_ONCE: Final = 500
-_UPKEEP: Final = "SET amends.upkeep = 'every tenant'"
+_PATIENCE_TIMES: Final = round(15 / PAUSE_S)
+"""Longer than the server lets a client stand still in the midst of a batch."""
+
+# Whoever takes the answers in may be slow: nothing waits for a transaction that only reads.
+_UPKEEP: Final = (
+    "SET amends.upkeep = 'every tenant'; SET idle_in_transaction_session_timeout = 0;"
+    " SET statement_timeout = 0"
+)
 _TENANTS: Final = (
     "SELECT tenant FROM amends.transactions UNION SELECT tenant FROM amends.approvals"
     " UNION SELECT tenant FROM amends.unclaimed_effects ORDER BY 1"
@@ -109,6 +118,15 @@ class PostgresSurvey:
             yield
         finally:
             self._run(self._connection.execute("ROLLBACK"))
+
+    @contextmanager
+    def logbook(self) -> Iterator[DatabaseLogbook]:
+        """See `Surveyed.logbook`. It holds no writer up, and waits for those who are at it."""
+        reach = self._run(find_reach(self._connection, _PATIENCE_TIMES))
+        if not reach.settled:
+            raise _unsettled()
+        with self.snapshot():
+            yield DatabaseLogbook(self, self._ask, reach.reached)
 
     @property
     def lineage(self) -> str:
@@ -197,10 +215,19 @@ class PostgresSurvey:
         return show_row(shape, row_of(rows[0]), rows[0][0]) if rows else None
 
     def _ask(self, sql: str, *values: int | str) -> list[Any]:
+        return list(self._run(self._connection.fetch(sql, *values)))
+
+    def _run(self, asking: Coroutine[Any, Any, T]) -> T:
         try:
-            return list(self._run(self._connection.fetch(sql, *values)))
+            return self._runner.run(asking)
         except REPORTED as error:
             raise failed(error).exception() from error
 
-    def _run(self, asking: Coroutine[Any, Any, T]) -> T:
-        return self._runner.run(asking)
+
+def _unsettled() -> Unavailable:
+    return Unavailable(
+        "store.unavailable",
+        "Somebody has been writing for long, and until that ends the order of the log is open.",
+        next_step="Try again; if it stays so, end the sessions that the server shows as idle in a "
+        "transaction.",
+    )

@@ -24,6 +24,7 @@ from amends.stores.rows import read_receipt, show_row, system_clock
 from amends.stores.shapes import shape_of
 from amends.stores.sqlite.connection import BUSY_MS, let_go
 from amends.stores.sqlite.failures import unopenable
+from amends.stores.sqlite.logbook import FileLogbook
 from amends.stores.sqlite.migrations import Migration, missing_steps
 from amends.stores.sqlite.reader import row_of
 from amends.stores.sqlite.statements import CHAIN, statements_of
@@ -114,6 +115,12 @@ class Survey:
             yield self._connection
         finally:
             self.ask("ROLLBACK")
+
+    @contextmanager
+    def logbook(self) -> Iterator[FileLogbook]:
+        """The log of one moment of the store; all answers in the block are of that moment."""
+        with self.snapshot():
+            yield FileLogbook(self, self.ask)
 
     @property
     def lineage(self) -> str:
