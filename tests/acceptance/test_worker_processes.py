@@ -13,6 +13,7 @@ from typing import Final
 import pytest
 
 from amends.contracts.errors import AmendsError, OutcomeUnknown
+from amends.contracts.worker_grant import grant_fingerprint
 from amends.contracts.worker_payload import Succeeded
 from amends.host.channel import WorkerChannel
 from amends.ledger.recovery import Recovery
@@ -171,6 +172,19 @@ async def test_an_operator_ends_an_open_inverse_while_no_worker_runs(place: Plac
         child.kill()
         await asyncio.gather(compensating, return_exceptions=True)
     words = ("--who", "olga", "--why", "it is withdrawn", "--evidence", "ticket 7")
+    same = await asyncio.to_thread(
+        place.amends, "supersede", key, inverse, grant_fingerprint(GRANT), *words
+    )
+    assert same.returncode == 3
+    assert "journal.supersede_refused" in same.stderr
+    moved = await asyncio.to_thread(
+        place.amends, "supersede", key, inverse, grant_fingerprint(WIDE), *words
+    )
+    assert moved.returncode == 0, moved.stderr
+    back = await asyncio.to_thread(
+        place.amends, "supersede", key, inverse, grant_fingerprint(GRANT), *words
+    )
+    assert back.returncode == 0, back.stderr
     said = await asyncio.to_thread(
         place.amends, "resolve", key, "succeeded", "--compensation", inverse, *words
     )

@@ -15,6 +15,7 @@ Deliberately not here: power failures, which no signal can stand for.
 
 import argparse
 import asyncio
+import inspect
 import os
 import random
 import secrets
@@ -231,7 +232,7 @@ class _Trap:
         Release._act = self._around(Release._act)  # type: ignore[method-assign]  # as above
 
     def _around(self, method: Callable[..., Any]) -> Callable[..., Any]:
-        if asyncio.iscoroutinefunction(method):
+        if inspect.iscoroutinefunction(method):
 
             async def waiting(*arguments: object) -> object:
                 self._point()

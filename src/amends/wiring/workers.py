@@ -19,7 +19,7 @@ import msgspec
 
 from amends.contracts.codes import coded
 from amends.contracts.persistence import DurableRecord
-from amends.contracts.worker_identity import check_token
+from amends.contracts.worker_identity import check_fingerprint, check_token
 from amends.contracts.worker_payload import Terminal
 from amends.journal.capacity import JournalLimits
 from amends.journal.document import encode_journal
@@ -150,6 +150,19 @@ def release_by_hand(place: WorkerPlace, ruling: Ruling) -> None:
     """Let a frozen journal admit again. Raises as `resolve_by_hand` and `unfreeze`."""
     with closing(_opened_folder(place)) as opened:
         by_hand.unfreeze(_opened(opened.storage), place.limits, ruling)
+
+
+def supersede_by_hand(
+    place: WorkerPlace, operation_key: str, compensation_key: str, grant: str, ruling: Ruling
+) -> None:
+    """Let an open inverse be looked up under another grant, named by its fingerprint (GR-4).
+
+    Raises as `resolve_by_hand` and `supersede`, and `Refused` (`worker.fingerprint_invalid`).
+    """
+    new = check_fingerprint(grant, "grant_fingerprint")
+    with closing(_opened_folder(place)) as opened:
+        record = _opened(opened.storage)
+        by_hand.supersede(record, place.limits, operation_key, compensation_key, new, ruling)
 
 
 class _Opened(NamedTuple):

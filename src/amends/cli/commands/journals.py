@@ -1,4 +1,4 @@
-"""`amends worker resolve` and `amends worker release`: what operators write into a journal."""
+"""`amends worker resolve`, `release` and `supersede`: what operators write into a journal."""
 
 from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 
@@ -51,6 +51,25 @@ def release(
     from amends.wiring.workers import release_by_hand
 
     release_by_hand(journal.place(), Ruling(who=who, why=why, evidence=evidence))
+
+
+def supersede(
+    operation_key: Annotated[str, Parameter(help="The key of the original.")],
+    compensation_key: Annotated[str, Parameter(help="The key of its inverse.")],
+    grant: Annotated[str, Parameter(help="The fingerprint of the grant that holds from now on.")],
+    /,
+    *,
+    who: Annotated[str, _WHO],
+    why: Annotated[str, _WHY],
+    evidence: Annotated[str, _EVIDENCE],
+    journal: Journal,
+) -> None:
+    """Let an open inverse be looked up under another grant. It is never run under it."""
+    from amends.journal.records import Ruling
+    from amends.wiring.workers import supersede_by_hand
+
+    ruling = Ruling(who=who, why=why, evidence=evidence)
+    supersede_by_hand(journal.place(), operation_key, compensation_key, grant, ruling)
 
 
 def _ended(ending: Ending, why: str, output: str) -> "Terminal":

@@ -14,6 +14,7 @@ def _worker() -> App:
     app.command("amends.cli.commands.serving:listen", name="listen", help=_LISTEN)
     app.command("amends.cli.commands.journals:resolve", name="resolve", help=_RESOLVE)
     app.command("amends.cli.commands.journals:release", name="release", help=_RELEASE)
+    app.command("amends.cli.commands.journals:supersede", name="supersede", help=_SUPERSEDE)
     app.command("amends.cli.commands.containing:containment", name="containment", help=_CONTAIN)
     return app
 
@@ -37,6 +38,11 @@ _RESOLVE: Final = (
     "Say what was found, and where. It is never reopened, and never run again."
 )
 _RELEASE: Final = "Let a frozen journal admit again, after both sides were compared."
+_SUPERSEDE: Final = (
+    "Let an open inverse be looked up under another grant.\n\n"
+    "For an intent that was stranded by a change of its grant and moved on the host's side. It is "
+    "looked up under the new grant, and never run."
+)
 _CONTAIN: Final = (
     "Show whether workers can be contained here.\n\n"
     "A container is run, and tries to get out. What holds is shown one by one. Exit code 8 says "
