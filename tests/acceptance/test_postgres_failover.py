@@ -45,6 +45,14 @@ class Pair(NamedTuple):
 
         return self.primary.ask(self.database.superuser_url, question)
 
+    def ask_standby(self, sql: str) -> Any:
+        """What the standby answers to a superuser."""
+
+        async def question(connection: Any) -> Any:
+            return await connection.fetchval(sql)
+
+        return self.standby.ask(self.standby.url_of("postgres", "postgres"), question)
+
     def is_level(self) -> bool:
         """Whether the standby has everything by now."""
         replayed = "SELECT replay_lsn = pg_current_wal_lsn() FROM pg_stat_replication"
@@ -64,7 +72,8 @@ def pair(folder: Path, *, synchronous: bool) -> Iterator[Pair]:
             standby.follow(primary, STANDBY)
             standby.start()
             database = primary.lend()
-            both = f"127.0.0.1:{primary.port},127.0.0.1:{standby.port}"
+            # The standby is named first, and not asked all the same.
+            both = f"127.0.0.1:{standby.port},127.0.0.1:{primary.port}"
             url = database.url.replace(f"127.0.0.1:{primary.port}", both)
             setup = Setup(
                 store=f"{url}?folder={folder}",
@@ -80,6 +89,7 @@ def pair(folder: Path, *, synchronous: bool) -> Iterator[Pair]:
                 servers.ask("SELECT pg_reload_conf()")
             wanted = "sync" if synchronous else "async"
             wait_for(lambda: servers.ask("SELECT sync_state FROM pg_stat_replication") == wanted)
+            wait_for(servers.is_level)
             yield servers
         finally:
             standby.remove()
@@ -225,6 +235,26 @@ async def test_no_effect_is_released_for_a_commit_that_waits_for_a_lost_standby(
         assert await judged(servers.setup, load.heard) == []
         done = load.count("committed")
         assert done <= effects(servers.setup) <= len(load.heard)
+
+
+@pytest.mark.fault(19)
+async def test_a_standby_that_is_behind_is_never_asked(tmp_path: Path) -> None:
+    with pair(tmp_path, synchronous=False) as servers:
+        async with open_till(servers.setup):
+            pass
+        servers.ask_standby("SELECT pg_wal_replay_pause()")
+        async with open_till(servers.setup) as till:
+            for number in range(20):
+                errand = Plan(action_id=f"act_{number}", transaction_id=f"txn_{number}")
+                assert (await run_errand(till, errand)).status == "planned"
+                commit = Commit(action_id=f"act_c{number}", plan_id=f"plan:txn_{number}")
+                assert (await run_errand(till, commit)).status == "committed"
+                assert (await till.amends.get(f"txn_{number}")).result.status == "committed"
+        assert not servers.is_level()
+        port = f"127.0.0.1:{servers.primary.port}"
+        alone = servers.setup.store.replace(f",{port}", "")
+        with refused_with("store.unavailable"):
+            await opened(msgspec.structs.replace(servers.setup, store=alone))
 
 
 @pytest.mark.fault(18)

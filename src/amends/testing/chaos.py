@@ -16,7 +16,10 @@ Deliberately not here: each single crash point (`kills`) and each single cut, wh
 
 import argparse
 import asyncio
+import contextlib
+import os
 import random
+import signal
 import sys
 import tempfile
 from collections import Counter
@@ -288,7 +291,11 @@ class ChaosWorld:
             pid: int | None = await connection.fetchval(_BACKEND)
             return pid
 
-        self._server.kill_backend(pick)
+        pid = self._server.ask(self._server.url_of("postgres", "postgres"), pick)
+        if pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self._server.wait()
 
     # ── the end ──────────────────────────────────────────────────────────────────────────────────
 

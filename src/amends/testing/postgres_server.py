@@ -91,11 +91,15 @@ class PostgresServer:
 
     def make(self) -> None:
         """Make an empty cluster."""
+        self.adopt()
+        options = ("--auth=trust", "--username=postgres", "--encoding=UTF8", "--locale=C")
+        self.run("initdb", "--no-sync", f"--pgdata={self.data}", *options)
+
+    def adopt(self) -> None:
+        """Let the user as whom it runs write into its folder."""
         if os.geteuid() == 0:
             nobody = pwd.getpwnam("nobody")
             os.chown(self._folder, nobody.pw_uid, nobody.pw_gid)
-        options = ("--auth=trust", "--username=postgres", "--encoding=UTF8", "--locale=C")
-        self.run("initdb", "--no-sync", f"--pgdata={self.data}", *options)
 
     def run(self, program: str, *arguments: str) -> None:
         """Run one of the server's programs to its end. Raises `RuntimeError` with what it said."""
@@ -159,14 +163,6 @@ class PostgresServer:
         self.stop(signal.SIGQUIT)
         self.start()
 
-    def kill_backend(self, pick: Callable[[Any], Coroutine[Any, Any, int | None]]) -> None:
-        """Kill the process of the server that is picked, if any, and wait for its recovery."""
-        pid = self.ask(self.url_of("postgres", "postgres"), pick)
-        if pid is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        self.wait()
-
     def wait(self) -> None:
         """Wait until the server answers, which it does not while it recovers."""
 
@@ -186,9 +182,7 @@ class PostgresServer:
 
     def follow(self, primary: "PostgresServer", name: str) -> None:
         """Make it a standby of another server, as which it asks for what is written there."""
-        if os.geteuid() == 0:
-            nobody = pwd.getpwnam("nobody")
-            os.chown(self._folder, nobody.pw_uid, nobody.pw_gid)
+        self.adopt()
         where = f"host=127.0.0.1 port={primary.port} user=postgres application_name={name}"
         options = ("--checkpoint=fast", "--no-sync", "--write-recovery-conf")
         self.run("pg_basebackup", f"--dbname={where}", f"--pgdata={self.data}", *options)

@@ -260,6 +260,7 @@ BAD = Corrupt("store.record_corrupt", "A row cannot be read.")
 
 
 @pytest.mark.rule("TX-SETTLE-4", "TX-REV-4")
+@pytest.mark.fault(23)
 @pytest.mark.case("RST-01")
 @pytest.mark.parametrize("error", [GONE, BAD, RuntimeError("a bug")])
 async def test_an_answer_that_the_store_cannot_keep_is_an_unknown_outcome(
@@ -293,6 +294,7 @@ async def test_an_answer_that_the_store_cannot_keep_is_an_unknown_outcome(
         assert len(desk.seen) == 2
 
 
+@pytest.mark.fault(23)
 @pytest.mark.rule("TX-PIPE-5")
 async def test_a_store_that_fails_before_the_call_leaves_the_connector_unentered() -> None:
     desk = Desk()
