@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Final
 
 from amends.app.asking import Asking
-from amends.app.capabilities import FunctionCapability
+from amends.app.capabilities import Buildable
 from amends.app.delegates import Delegates
 from amends.app.edges import principal_of
 from amends.app.keeping import Keeping
@@ -21,7 +21,7 @@ from amends.governance.policy import Policy
 from amends.wiring.opening import Runtime, Settings, open_runtime
 
 LOCAL: Final = Principal.named("local")
-Registrable = FunctionCapability[..., object] | tuple[Capability, Connector]
+Registrable = Buildable | tuple[Capability, Connector]
 
 
 class Amends(Asking, People, Delegates, Views, Keeping):
@@ -104,7 +104,7 @@ class Opening:
         """
         self._threads = HandlerThreads()
         built = [
-            one.build(self._threads) if isinstance(one, FunctionCapability) else one
+            one.build(self._threads) if isinstance(one, Buildable) else one
             for one in self._capabilities
         ]
         self._connectors = tuple(dict.fromkeys(connector for _, connector in built))

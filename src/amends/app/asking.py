@@ -5,9 +5,9 @@ from typing import TypeAlias
 
 import msgspec
 
-from amends.app.capabilities import FunctionCapability
+from amends.app.capabilities import Buildable
 from amends.app.edges import flag_of, mapping_of, record_of, seconds_of, text_of, text_or_none
-from amends.connectors.function import FunctionConnector
+from amends.connectors.inputs import TakesTypes
 from amends.contracts.actions import Action, TransactionContext, TransactionRequest
 from amends.contracts.codes import coded
 from amends.contracts.declarations import Capability
@@ -25,7 +25,7 @@ from amends.runtime.reading import Reading
 from amends.runtime.requests import Request
 from amends.wiring.opening import Runtime
 
-CapabilityLike: TypeAlias = "FunctionCapability[..., object] | str"
+CapabilityLike: TypeAlias = Buildable | str
 
 
 class TransactionResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -325,7 +325,7 @@ class Asking:
             handler = Handler.COMPENSATE if own else Handler.EXECUTE
             registered = serving
         connector = registered.connector
-        if value is None or not isinstance(connector, FunctionConnector):
+        if value is None or not isinstance(connector, TakesTypes):
             return admit_value(value)
         return connector.inputs[handler].encode(value)
 
@@ -351,7 +351,7 @@ def _action(named: Result | str) -> ActionId:
 
 
 def _capability(named: CapabilityLike) -> CapabilityId:
-    id_ = named.id if isinstance(named, FunctionCapability) else named
+    id_ = named.id if isinstance(named, Buildable) else named
     return CapabilityId(text_of(id_, "capability"))
 
 

@@ -6,7 +6,7 @@ that are offered. Every contract can be given whole where the short arguments do
 
 from collections.abc import Callable, Iterable
 from datetime import timedelta
-from typing import Any, Generic, ParamSpec, TypeVar, overload
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload, runtime_checkable
 
 import msgspec
 
@@ -44,6 +44,20 @@ from amends.contracts.limits import PLAN_TTL_MS
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
 H = TypeVar("H", bound=HandlerFunction)
+
+
+@runtime_checkable
+class Buildable(Protocol):
+    """What becomes a capability with its connector when a runtime is opened."""
+
+    @property
+    def id(self) -> CapabilityId:
+        """The capability's id."""
+        ...
+
+    def build(self, run_sync: RunSync | None = None) -> tuple[Capability, Connector]:
+        """The declaration and the connector, as a runtime registers them."""
+        ...
 
 
 class Declaration(msgspec.Struct, frozen=True, kw_only=True):

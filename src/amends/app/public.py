@@ -7,6 +7,7 @@ is imported from the room that holds it, as the reference says.
 from amends.app.amends import Amends, Opening
 from amends.app.asking import TransactionResult
 from amends.app.capabilities import FunctionCapability, capability
+from amends.app.worker_capabilities import WorkerCapability, worker_capability
 from amends.connectors.blocking import BlockingAttempt
 from amends.connectors.http import http_capability, load_capabilities
 from amends.connectors.port import Attempt, OriginalEffect
@@ -48,9 +49,11 @@ from amends.contracts.outcomes import Applied, ErrorInfo, Failure, ProviderOpera
 from amends.contracts.principals import Identity, Principal, PrincipalRef, PrincipalSource
 from amends.contracts.results import NextStep, Result
 from amends.contracts.secrets import Secret
+from amends.contracts.worker_grant import CapabilityGrant
 from amends.recovery.notifying import Channel
 from amends.wiring.channels import CommandChannel, LogChannel, WebhookChannel, check_signed
 from amends.wiring.opening import Notices, Settings
+from amends.wiring.worker_processes import WorkerProcess
 
 __all__ = [
     "Action",
@@ -65,6 +68,7 @@ __all__ = [
     "ByGroup",
     "ByPrincipal",
     "ByRole",
+    "CapabilityGrant",
     "Channel",
     "CommandChannel",
     "Conflict",
@@ -113,8 +117,11 @@ __all__ = [
     "Unavailable",
     "Uncertain",
     "WebhookChannel",
+    "WorkerCapability",
+    "WorkerProcess",
     "capability",
     "check_signed",
     "http_capability",
     "load_capabilities",
+    "worker_capability",
 ]

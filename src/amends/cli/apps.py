@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeGuard
 
 from amends.app.amends import Registrable
-from amends.app.capabilities import FunctionCapability
+from amends.app.capabilities import Buildable
 from amends.contracts.declarations import Capability
 from amends.contracts.errors import AmendsError, Misuse
 from amends.wiring.opening import Settings
@@ -114,7 +114,7 @@ def _loaded(place: str) -> object:
 
 def _called(found: object) -> object:
     """What a function returns, and everything else as it is. A capability is no such function."""
-    if not callable(found) or isinstance(found, FunctionCapability | type):
+    if not callable(found) or isinstance(found, Buildable | type):
         return found
     try:
         made: object = found()
@@ -128,7 +128,7 @@ def _called(found: object) -> object:
 
 def _is_registrable(one: object) -> TypeGuard[Registrable]:
     match one:
-        case FunctionCapability():
+        case Buildable():
             return True
         case (Capability(), connector):
             return hasattr(connector, "carry_out")

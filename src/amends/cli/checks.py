@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from amends.app.amends import Registrable
-from amends.app.capabilities import FunctionCapability
+from amends.app.capabilities import Buildable
 from amends.cli import exits
 from amends.cli.answers import Answer
 from amends.cli.paper import Paper, clean
@@ -66,9 +66,9 @@ def _check_silenced(silenced: Sequence[str]) -> None:
 
 def _declared(one: Registrable) -> tuple[Capability | None, list[Found]]:
     """A declaration as it would be registered, and its own faults."""
-    named = one.id if isinstance(one, FunctionCapability) else one[0].id
+    named = one.id if isinstance(one, Buildable) else one[0].id
     try:
-        declared, _ = one.build() if isinstance(one, FunctionCapability) else one
+        declared, _ = one.build() if isinstance(one, Buildable) else one
         capability = well_typed(declared)
     except AmendsError as error:
         listed = error.details.get("faults")

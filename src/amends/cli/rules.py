@@ -59,15 +59,13 @@ def checked(file: Path, app: str | None) -> Answer:
 
 def _declared(app: str) -> list[Capability]:
     """What an app declares, without opening anything."""
-    from amends.app.capabilities import FunctionCapability
+    from amends.app.capabilities import Buildable
     from amends.connectors.blocking import HandlerThreads
 
     threads = HandlerThreads()
     try:
         loaded = load_capabilities(app)
-        built = [
-            one.build(threads) if isinstance(one, FunctionCapability) else one for one in loaded
-        ]
+        built = [one.build(threads) if isinstance(one, Buildable) else one for one in loaded]
         return [capability for capability, _ in built]
     finally:
         threads.close()

@@ -18,14 +18,24 @@ admission, which every input passes first.
 import dataclasses
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Literal,
+    Protocol,
+    TypeAlias,
+    get_args,
+    runtime_checkable,
+)
 
 import msgspec
 
 from amends.connectors import schemas
 from amends.contracts.admission import admit_value
+from amends.contracts.enums import Handler
 from amends.contracts.errors import Misuse, Refused
 from amends.contracts.json_types import Json, JsonObject
 from amends.contracts.outcomes import Outcome
@@ -49,6 +59,16 @@ class InputType(msgspec.Struct, frozen=True):
     schema: Json
     decode: Callable[[Json], object]
     encode: Callable[[object], Json]
+
+
+@runtime_checkable
+class TakesTypes(Protocol):
+    """A connector whose inputs have types of their own beside JSON."""
+
+    @property
+    def inputs(self) -> Mapping[Handler, InputType]:
+        """How the input of each handler is described and converted."""
+        ...
 
 
 def input_type(declared: object) -> InputType:

@@ -46,13 +46,16 @@ class OriginalEffect(msgspec.Struct, frozen=True, kw_only=True):
     output: Json = None
     operation: ProviderOperation | None = None
     provider_key: str | None = None
+    intent_digest: str = ""
 
 
 class Call(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Everything one attempt is told. `provider_key` is absent in previews.
 
     `deadline` is when the outcome counts as unknown; `deadline_in_ms` is the same span for use
-    with monotonic clocks. `number` counts the attempts of this record from 1.
+    with monotonic clocks. `number` counts the attempts of this record from 1. `intent_digest` is
+    that of the plan, or of capability and input where there was none; the same in every attempt.
+    `recovering` marks a look-up that nobody asked for: the scheduler's.
     """
 
     handler: Handler
@@ -73,6 +76,8 @@ class Call(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     original: OriginalEffect | None = None
     credential: Credential | None = None
     redrive: bool = False
+    intent_digest: str = ""
+    recovering: bool = False
 
 
 class Attempt:

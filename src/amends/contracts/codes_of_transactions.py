@@ -260,6 +260,11 @@ TRANSACTION_CODES: Final[Mapping[str, Code]] = MappingProxyType(
             "Every permitted compensation of this target is taken.",
             "Look at the compensation that holds it.",
         ),
+        "transaction.compensation_recovery_required": Code(
+            Conflict,
+            "The one compensation that a worker had for this target came to nothing.",
+            "It is not tried again. Offset the effect by hand, outside.",
+        ),
         "transaction.compensation_frozen": Code(
             Refused,
             "Contradicting evidence froze compensations of this target.",

@@ -134,6 +134,31 @@ WORKER_CODES: Final[Mapping[str, Code]] = MappingProxyType(
             "The worker refused the request; nothing was done.",
             "See the worker's own code.",
         ),
+        "worker.given_up": Code(
+            Refused,
+            "The attempt was given up before anything was recorded.",
+            "Ask again, if it is still wanted.",
+        ),
+        "worker.failed": Code(
+            Refused,
+            "The worker knows that the effect did not happen.",
+            "Begin a new transaction if it is still wanted; this one is not tried again.",
+        ),
+        "worker.cancelled": Code(
+            OutcomeUnknown,
+            "The worker stopped, and does not promise that nothing happened.",
+            "A person has to find out.",
+        ),
+        "worker.compensation_not_admitted": Code(
+            OutcomeUnknown,
+            "The intent to compensate is recorded, and the worker never had it.",
+            "Reconcile it by hand, which offers the same intent again.",
+        ),
+        "worker.lookup_unsupported": Code(
+            OutcomeUnknown,
+            "This worker's protocol cannot look a compensation up.",
+            "Reconcile it by hand, which offers the same intent again.",
+        ),
         "worker.no_answer": Code(
             OutcomeUnknown,
             "The request was sent, and no answer came: nobody knows whether it was carried out.",
@@ -205,6 +230,9 @@ WORKER_CODES: Final[Mapping[str, Code]] = MappingProxyType(
             Misuse,
             "The adapter does not have the required form.",
             "Mend what is named; see the guide for adapter authors.",
+        ),
+        "misuse.verifier_twice": Code(
+            Misuse, "The capability has a verifier already.", "Register one for each capability."
         ),
         "misuse.permit_required": Code(
             Misuse, "A compensation is sent with a permit only.", "Let the workflow compensate."

@@ -254,10 +254,14 @@ class Reservation(Document, frozen=True, kw_only=True):
 
 
 class SlotHolder(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """A compensation that occupies one slot of its target."""
+    """A compensation that occupies one slot of its target.
+
+    `ended`: it came to nothing and keeps the slot for good, since a worker has its one intent.
+    """
 
     action_id: ActionId
     transaction_id: TransactionId
+    ended: bool = False
 
 
 class CompensationSlots(Document, frozen=True, kw_only=True):

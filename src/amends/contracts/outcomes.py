@@ -61,12 +61,16 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Uncertain(msgspec.Struct, frozen=True, kw_only=True):
-    """Nobody knows whether the effect is there."""
+    """Nobody knows whether the effect is there.
+
+    `attention` names why a person is needed where no look-up can find out.
+    """
 
     error: ErrorInfo
     retry_after_ms: int | None = None
     operation: ProviderOperation | None = None
     cursor: str | None = None
+    attention: str | None = None
 
 
 class Pending(msgspec.Struct, frozen=True, kw_only=True):

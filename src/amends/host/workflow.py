@@ -20,6 +20,7 @@ from datetime import datetime, timedelta
 from typing import Final, cast
 
 from amends.connectors.blocking import HandlerThreads
+from amends.contracts.codes import coded
 from amends.contracts.persistence import PersistReceipt
 from amends.contracts.worker_grant import CapabilityGrant, grant_fingerprint
 from amends.contracts.worker_identity import CompensationKey, OperationKey
@@ -237,21 +238,35 @@ class Workflow:
         Raises as `check_intent` and `WorkerChannel.ask`, `PeerViolation` for an answer that is
         none, and what persisting raises.
         """
+        check_intent(self.ledger, target)
+        return await self.find_compensation(channel, target.operation_key, target.grant)
+
+    async def find_compensation(
+        self, channel: WorkerChannel, operation_key: str, grant: CapabilityGrant
+    ) -> CompensationState:
+        """As `compensation_state`, by the recorded intent alone: for when its input is not at hand.
+
+        Raises `Refused` (`ledger.operation_unknown`, `ledger.compensation_unknown`), and as
+        `compensation_state`.
+        """
         async with self._changing:
-            intent = check_intent(self.ledger, target)
-            operation = require_operation(self.ledger, target.operation_key)
+            operation = require_operation(self.ledger, operation_key)
+            intent = operation.compensation
+            if intent is None:
+                raise coded("ledger.compensation_unknown")
+            if intent.grant_fingerprint != grant_fingerprint(grant):
+                raise coded("ledger.compensation_drifted", {"field": "grant_fingerprint"})
             request = CompensationStateRequest(
                 **channel.names(),
                 tool=operation.tool,
                 operation_key=operation.operation_key,
                 compensation_key=intent.compensation_key,
                 tenant_scope=intent.tenant_scope,
-                grant_fingerprint=grant_fingerprint(target.grant),
+                grant_fingerprint=intent.grant_fingerprint,
                 head=head_of(self.ledger, self._keeper.receipt, channel.protocol_version),
             )
             sent = await channel.send(AskCompensationState(request))
         result = cast(CompensationStateResult, await sent.answer()).result
-        grant = target.grant
         await self._apply(lambda ledger: apply_compensation_state(ledger, request, result, grant))
         return result.state
 

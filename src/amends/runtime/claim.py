@@ -47,7 +47,7 @@ from amends.runtime.standing import check_standing
 from amends.runtime.steps import approval_step, record_step
 from amends.stores.port import Due, Loss, Lost, Stored
 from amends.transactions.compensation import take_slot
-from amends.transactions.hashing import Intent, action_hash
+from amends.transactions.hashing import Intent, action_hash, intent_digest
 from amends.transactions.leases import lease_ms
 from amends.transactions.projection import project
 from amends.transactions.table import Event, begin, move
@@ -413,6 +413,8 @@ def _call(
         original=ground.original,
         credential=carrier.credential,
         redrive=attempt.redrive,
+        intent_digest=intent_digest(record),
+        recovering=admitted.request.recovering,
     )
 
 

@@ -28,7 +28,7 @@ from amends.runtime.requests import Admitted
 from amends.stores.port import Loss, Lost, Stored
 from amends.transactions.binding import CommitFacts, check_commit
 from amends.transactions.compensation import Target, check_target, window_ends
-from amends.transactions.hashing import input_hash, provider_key
+from amends.transactions.hashing import input_hash, intent_digest, provider_key
 from amends.transactions.leases import holds_lease
 from amends.transactions.reconciliation import Ask, Way, admit, redrive_until, way_to_ask
 from amends.transactions.replay import Answer, belongs_to, reenter_claimed, replay_execution
@@ -327,6 +327,7 @@ def _original(action: ActionDocument, record: TransactionRecord | None) -> Origi
         output=msgspec.json.decode(result.output) if shown and result and result.output else None,
         operation=record.provider_operation if record else None,
         provider_key=record.provider_key if record else None,
+        intent_digest=intent_digest(record) if record else "",
     )
 
 

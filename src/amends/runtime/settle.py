@@ -184,7 +184,9 @@ class Settle:
 
     async def _give_back_slot(self, draft: Draft, record: TransactionRecord, now: datetime) -> None:
         slots = await self._slots_of(record)
-        left = release_slot(slots, record, now) if slots is not None else None
+        serving = self._environment.registry.find(record.connector_capability_id)
+        for_good = serving is not None and serving.capability.served_by == "worker"
+        left = release_slot(slots, record, now, for_good=for_good) if slots is not None else None
         if left is not None:
             draft.replace(left)
 

@@ -69,6 +69,7 @@ def sound(outcome: Outcome) -> Outcome:
                 operation=_named(outcome),
                 cursor=sound_cursor(outcome.cursor),
                 retry_after_ms=_milliseconds(outcome.retry_after_ms),
+                attention=_code_or_none(outcome.attention),
             )
         case Pending():
             return replace(
@@ -100,6 +101,10 @@ def sound_operation(operation: ProviderOperation) -> ProviderOperation:
         if operation.request_id is None
         else _text(operation.request_id, limits.PROVIDER_OPERATION_LENGTH),
     )
+
+
+def _code_or_none(value: object) -> str | None:
+    return value if isinstance(value, str) and _CODE.fullmatch(value) else None
 
 
 def _milliseconds(value: object) -> int | None:

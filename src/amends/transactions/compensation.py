@@ -151,14 +151,16 @@ def _happened_at(target: Target, metadata: dict[str, Json], now: datetime) -> da
 
 
 def check_slots(capability: Capability, slots: CompensationSlots | None) -> None:
-    """Raise unless the target has a free slot and is not frozen (TX-COMP-4)."""
+    """Raise unless the target has a free slot and is not frozen (TX-COMP-4, INT-3a)."""
     if slots is None:
         return
     if slots.frozen is not None:
         raise coded("transaction.compensation_frozen", {"reason": slots.frozen})
     if len(slots.holders) >= capability.compensation.max_compensations:
         held: list[Json] = [holder.action_id for holder in slots.holders]
-        raise coded("transaction.compensation_exists", {"held_by": held})
+        ended = any(holder.ended for holder in slots.holders)
+        exists = "compensation_recovery_required" if ended else "compensation_exists"
+        raise coded(f"transaction.{exists}", {"held_by": held})
 
 
 def take_slot(
@@ -190,16 +192,20 @@ def take_slot(
 
 
 def release_slot(
-    slots: CompensationSlots, record: TransactionRecord, now: datetime
+    slots: CompensationSlots, record: TransactionRecord, now: datetime, *, for_good: bool = False
 ) -> CompensationSlots | None:
-    """The slots without this compensation, or none where it keeps its slot.
+    """The slots without this compensation, or none where nothing changes about its slot.
 
-    Only a verdict of not_committed gives a slot back; an open or partial one holds it.
+    Only a verdict of not_committed gives a slot back; an open or partial one holds it. `for_good`:
+    its capability is served by a worker. If that has an intent of it, which the record names, the
+    slot is never free again (INT-3a).
     """
-    holds = [holder.transaction_id for holder in slots.holders]
-    if record.verdict is not Verdict.NOT_COMMITTED or record.transaction_id not in holds:
+    holder = next((h for h in slots.holders if h.transaction_id == record.transaction_id), None)
+    if record.verdict is not Verdict.NOT_COMMITTED or holder is None or holder.ended:
         return None
-    left = tuple(h for h in slots.holders if h.transaction_id != record.transaction_id)
+    left = tuple(one for one in slots.holders if one is not holder)
+    if for_good and record.provider_operation is not None:
+        left = (*left, msgspec.structs.replace(holder, ended=True))
     return msgspec.structs.replace(
         slots,
         revision=slots.revision + 1,

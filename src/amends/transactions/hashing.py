@@ -16,7 +16,7 @@ from amends.contracts.canonical import (
     record_digest,
 )
 from amends.contracts.declarations import Capability
-from amends.contracts.documents import TransactionPlan
+from amends.contracts.documents import TransactionPlan, TransactionRecord
 from amends.contracts.enums import Freeze, Mode
 from amends.contracts.ids import ActionId, CapabilityId, PlanId, TenantId, TransactionId
 from amends.contracts.principals import Identity, PrincipalRef
@@ -68,6 +68,11 @@ def plan_digest(plan: TransactionPlan) -> str:
     if plan.freeze is Freeze.NOTHING:  # plans that were made before rules could freeze have no such
         del content["freeze"]
     return domain_digest("amends-plan-v1", content)
+
+
+def intent_digest(record: TransactionRecord) -> str:
+    """What a transaction means to do, as it is durable from the first attempt on (INT-1)."""
+    return record.plan.digest if record.plan is not None else record.input_hash
 
 
 def provider_key(tenant: TenantId, transaction_id: TransactionId, action_id: ActionId) -> str:

@@ -51,6 +51,7 @@ class Reading(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     cursor: str | None = None
     retry_after_ms: int | None = None
     declared: bool = False
+    attention: str | None = None
 
 
 def read_outcome(outcome: Outcome) -> Reading:
@@ -71,6 +72,7 @@ def read_outcome(outcome: Outcome) -> Reading:
                 operation=outcome.operation or named_operation(outcome.error),
                 cursor=outcome.cursor,
                 retry_after_ms=outcome.retry_after_ms or _retry_after(outcome.error),
+                attention=outcome.attention,
             )
         case Pending():
             return Reading(

@@ -151,6 +151,11 @@ DEMANDS: Final[tuple[Demand, ...]] = (
         lambda c: c.served_by != "worker" or c.compensation.max_compensations == 1,
     ),
     Demand(
+        "worker_tool",
+        "a worker-served capability is compensated by the same tool",
+        lambda c: c.served_by != "worker" or c.compensation.compensation_capability_id is None,
+    ),
+    Demand(
         "timeout_invalid",
         "the time limit must be positive",
         lambda c: _positive(c.service_level.timeout_ms),

@@ -216,13 +216,6 @@ RISKS: Final[tuple[RiskRule, ...]] = (
         lambda c: _compensates(c) and c.compensation.window_ms is None,
     ),
     RiskRule(
-        "compensation_unverified",
-        "A worker offsets the effect, and nobody checks its inverse input before.",
-        "Give it a verifier once workers can have one.",
-        lambda c: _compensates(c) and c.served_by == "worker",
-        Weight.NOTE,
-    ),
-    RiskRule(
         "preview_weak",
         "Its plan says what the schema and the policy say, and nothing of the provider.",
         "Add a preview handler that asks the provider without an effect.",

@@ -242,6 +242,7 @@ def what_was_learnt(
         "provider_operation": record.provider_operation or reading.operation,
         "cursor": reading.cursor or record.cursor,
         "attempt": _ended(record.attempt, lease_ended_at),
+        "attention": record.attention or reading.attention,
     }
     other = other_operation(record, reading)
     if other is not None:

@@ -47,6 +47,16 @@ class Ledgers:
         """Create the empty ledger of a plan. Raises as `Vault.initialise`."""
         Vault.initialise(self._storage(name), encode_ledger(open_ledger(plan)))
 
+    def knows(self, name: str) -> bool:
+        """Whether there is, or was, a ledger of this name: its anchor tells too.
+
+        One whose making was cut short holds nothing yet. Raises as `Storage.local`, and what the
+        anchor raises.
+        """
+        storage = self._storage(name)
+        floor = storage.anchor.floor(storage.place)
+        return (floor is not None and floor.revision > 0) or storage.local() is not None
+
     def opener(self, name: str) -> OpenRecord:
         """What `Workflow.open` takes; it opens the ledger each time it is called."""
         storage = self._storage(name)

@@ -43,6 +43,12 @@ SAID: Final = {
         "now: report\n"
     ),
     "release_adapter": "",
+    "worker_release": (
+        "published: committed\n"
+        "withdrawn: compensated\n"
+        "again: transaction.compensation_exists\n"
+        "on the shelf: 2\n"
+    ),
     "plain_json_schema": (
         "committed {'moved': 500}\n"
         "input.schema_mismatch {'findings': [{'path': '/minor_units', 'keyword': 'minimum', "

@@ -16,9 +16,9 @@ from amends.contracts.documents import (
     TransactionRecord,
 )
 from amends.contracts.enums import CompensationMode, Mode, ResultStatus, Status, Verdict
-from amends.contracts.ids import ActionId, CapabilityId, TransactionId
+from amends.contracts.ids import ActionId, CapabilityId, ProviderOperationId, TransactionId
 from amends.contracts.json_types import Json
-from amends.contracts.outcomes import ErrorInfo
+from amends.contracts.outcomes import ErrorInfo, ProviderOperation
 from amends.contracts.times import format_instant
 from amends.testing.builders import (
     ACTION,
@@ -422,6 +422,22 @@ def test_a_slot_is_given_back_by_not_committed_alone(
     assert left is not None
     assert left.holders == slots("b").holders
     assert left.revision == held.revision + 1
+
+
+@pytest.mark.rule("INT-3a")
+def test_a_worker_that_has_the_intent_keeps_the_slot_for_good_whatever_came_of_it() -> None:
+    named = ProviderOperation("worker", ProviderOperationId("cmp-1"))
+    ended = replace(compensation(Status.FAILED, Verdict.NOT_COMMITTED), provider_operation=named)
+    left = release_slot(slots("a", "b"), ended, LATER, for_good=True)
+    assert left is not None
+    assert [holder.ended for holder in left.holders] == [False, True]
+    assert release_slot(left, ended, LATER, for_good=True) is None
+    with refused_with("transaction.compensation_recovery_required"):
+        check_slots(supporting(), left)
+    bare = replace(ended, provider_operation=None)
+    freed = release_slot(slots("a", "b"), bare, LATER, for_good=True)
+    assert freed is not None
+    assert freed.holders == slots("b").holders
 
 
 def test_a_slot_that_was_never_held_is_not_given_back() -> None:

@@ -24,6 +24,7 @@ from amends.testing.builders import (
     identity,
     plan,
     principal,
+    record,
     result,
 )
 from amends.transactions.hashing import (
@@ -33,6 +34,7 @@ from amends.transactions.hashing import (
     fingerprint,
     governance_digest,
     input_hash,
+    intent_digest,
     plan_digest,
     provider_key,
     transaction_of_key,
@@ -267,3 +269,10 @@ def test_digests_of_different_kinds_never_meet() -> None:
     ]
     assert len(set(kinds)) == len(kinds)
     assert all(re.fullmatch(r"[0-9a-f]{64}", one) for one in kinds)
+
+
+@pytest.mark.rule("INT-1")
+def test_what_a_transaction_means_is_its_plan_or_else_its_input() -> None:
+    planned = record(plan=plan(digest="d" * 64))
+    assert intent_digest(planned) == "d" * 64
+    assert intent_digest(replace(planned, plan=None)) == planned.input_hash

@@ -83,6 +83,13 @@ ONE_FAULT: list[tuple[str, dict[str, object]]] = [
     ("window_invalid", compensating(window_ms=0)),
     ("limit_invalid", compensating(max_compensations=0)),
     ("worker_limit", {"served_by": "worker", **compensating(max_compensations=2)}),
+    (
+        "worker_tool",
+        {
+            "served_by": "worker",
+            **compensating(compensation_capability_id=CapabilityId("payments.other")),
+        },
+    ),
     ("timeout_invalid", serving(timeout_ms=0)),
     ("plan_ttl_invalid", {"plan_ttl_ms": 0}),
     ("key_ttl_invalid", {"idempotency": IdempotencyContract(ttl_ms=0)}),
@@ -121,7 +128,7 @@ NO_FAULT: list[dict[str, object]] = [
     },
     {
         "handlers": WITHOUT_COMPENSATE,
-        **compensating(compensation_capability_id=CapabilityId("payments.refund")),
+        **compensating(compensation_capability_id=CapabilityId("payments.other")),
     },
     {"handlers": WITHOUT_RECONCILE, **executing(provider_dedup_window_ms=1)},
     {"served_by": "worker"},

@@ -101,7 +101,6 @@ RISKY: Final[dict[str, Capability]] = {
         CAREFUL, data=DataContract(contains_pii=True, redaction_required=True)
     ),
     "compensation_without_window": replace(CAREFUL, compensation=replace(OFFSETS, window_ms=None)),
-    "compensation_unverified": replace(CAREFUL, served_by="worker"),
     "preview_weak": replace(
         CAREFUL, transaction=replace(PLANNED, dry_run_fidelity=Fidelity.SCHEMA_ONLY)
     ),
@@ -155,7 +154,7 @@ def test_every_rule_says_why_and_what_to_do_in_whole_sentences() -> None:
         assert one.why.endswith(".")
         assert one.todo.endswith(".")
     notes = {one.code for one in RISKS if one.weight is Weight.NOTE}
-    assert notes == {"compensation_unverified", "preview_weak"}
+    assert notes == {"preview_weak"}
 
 
 def test_what_is_accepted_has_to_be_a_risk_that_there_is() -> None:

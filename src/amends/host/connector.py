@@ -1,0 +1,421 @@
+"""The connector whose provider is a worker (INT-1 to INT-4).
+
+    open ledger → channel → record → *persist* → checkpoint → dispatch → apply → *persist*
+
+An attempt becomes an operation of the transaction's own ledger. A compensating attempt becomes the
+one compensation of its target's operation, under both verifiers and a permit. Everything comes from
+`Call`, which only the claim makes; no public input carries a key, a scope or a grant.
+
+The channel is opened before anything is recorded, so a worker that cannot be reached is a definite
+failure. From the recorded intent on, what is not the worker's definite word is uncertain.
+
+A look-up never carries an original out. Of a compensation the scheduler only asks; its owner or an
+operator offers the recorded intent again, and the journal knows it, or carries it out if it never
+came (INT-3).
+
+Deliberately not here: where workers and ledgers are (`WorkerLink`), and what statuses mean
+(`endings`).
+"""
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from datetime import UTC, datetime
+from typing import Protocol, TypeAlias
+
+import msgspec
+
+from amends.connectors.inputs import InputType
+from amends.connectors.port import Attempt, Call, OriginalEffect
+from amends.contracts.canonical import canonical_bytes
+from amends.contracts.codes import coded
+from amends.contracts.enums import Handler
+from amends.contracts.errors import AmendsError
+from amends.contracts.ids import TenantId, TransactionId
+from amends.contracts.json_types import Json
+from amends.contracts.outcomes import NotFound, Outcome, Pending
+from amends.contracts.worker_grant import CapabilityGrant
+from amends.contracts.worker_identity import host_input_fingerprint
+from amends.contracts.worker_messages import (
+    AnsweredStatus,
+    CompensationState,
+    Indeterminate,
+    NoRecord,
+    TerminalRecord,
+)
+from amends.contracts.worker_payload import PayloadFormat, Running, ToolPayload
+from amends.contracts.worker_payload import Pending as JournalPending
+from amends.host import endings
+from amends.host.channel import WorkerChannel
+from amends.host.identities import (
+    STEP,
+    compensation_nonce,
+    ledger_name,
+    operation_nonce,
+    plan_of,
+    tenant_scope,
+)
+from amends.host.keeping import OpenRecord
+from amends.host.verifiers import Verifiers
+from amends.host.workflow import Workflow
+from amends.ledger.operations import OperationIntent
+from amends.ledger.plans import WorkflowPlan
+from amends.ledger.records import Ledger, LedgerCompensation, LedgerOperation
+from amends.ledger.recovery import Recovery
+from amends.ledger.targets import Question, Target
+
+InverseVerifier: TypeAlias = Callable[[Question, OriginalEffect], bool | Awaitable[bool]]
+"""Says `True` if exactly this inverse is right for exactly this effect, as things are now."""
+
+GrantCheck: TypeAlias = Callable[[TenantId, CapabilityGrant], bool | Awaitable[bool]]
+"""Says `True` while a tenant has this grant and nobody revoked it."""
+
+UNSUPPORTED: str = "worker.lookup_unsupported"
+NO_OPERATION: str = "ledger.operation_unknown"
+NO_INPUT: str = "action.input_required"
+_LOOK_UPS_SINCE = 6
+
+
+class WorkerLink(Protocol):
+    """The way to a tenant's worker, and to the ledgers about it."""
+
+    def channel(
+        self, tenant: TenantId, grant: CapabilityGrant, *, limit_s: float
+    ) -> AbstractAsyncContextManager[WorkerChannel]:
+        """A fresh session under this grant. Raises before anything was asked."""
+        ...
+
+    async def ledger(self, name: str, plan: WorkflowPlan, *, create: bool) -> OpenRecord | None:
+        """How a ledger is opened, made empty first where there is none and `create` says so.
+
+        None where there is none. One that was lost is not there anew: that raises.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Let go of what is held."""
+        ...
+
+
+class WorkerTool(msgspec.Struct, frozen=True, kw_only=True):
+    """What a capability's author says of the tool behind it.
+
+    `cancelled_is_absent`: an adapter that reports *cancelled* has done nothing. Without a verifier
+    nothing is ever compensated.
+    """
+
+    grant: CapabilityGrant
+    verify: InverseVerifier | None = None
+    granted: GrantCheck | None = None
+    cancelled_is_absent: bool = False
+    verifier_limit_s: float = 5.0
+
+    def payload(self, value: Json) -> ToolPayload:
+        """An input as it is sent and hashed: from its canonical bytes, within the grant.
+
+        Raises `Refused` (`worker.payload_invalid`, `ledger.input_refused`).
+        """
+        grant = self.grant
+        if grant.format is PayloadFormat.TEXT:
+            if not isinstance(value, str):
+                raise coded("worker.payload_invalid")
+            payload = ToolPayload.text(value)
+        else:
+            payload = ToolPayload.json(msgspec.json.decode(canonical_bytes(value)))
+        if payload.size > grant.max_input_bytes:
+            raise coded("ledger.input_refused", {"limit": grant.max_input_bytes})
+        return payload
+
+
+class WorkerConnector:
+    """Carries the attempts of one capability to a worker.
+
+    `inputs` say how inputs are described and converted, as a function's annotations would.
+    """
+
+    def __init__(
+        self,
+        tool: WorkerTool,
+        link: WorkerLink,
+        *,
+        inputs: Mapping[Handler, InputType],
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self.inputs = inputs
+        self._tool = tool
+        self._link = link
+        self._clock = clock
+
+    async def carry_out(self, attempt: Attempt) -> Outcome:
+        """See `Connector`."""
+        call = attempt.call
+        inverse = _is_inverse(call)
+        match call.handler:
+            case Handler.EXECUTE:
+                return await self._attempted(_Attempted(attempt, self._dispatch))
+            case Handler.COMPENSATE if inverse:
+                return await self._attempted(_Attempted(attempt, self._offset))
+            case Handler.RECONCILE if inverse:
+                return await self._looked_up(call, self._find_inverse)
+            case Handler.RECONCILE:
+                return await self._looked_up(call, self._find)
+            case _:
+                return endings.refused(coded("worker.handler_missing"))
+
+    async def aclose(self) -> None:
+        """See `Closable`."""
+        await self._link.aclose()
+
+    # ── effects ──────────────────────────────────────────────────────────────────────────────────
+
+    async def _attempted(self, attempted: "_Attempted") -> Outcome:
+        try:
+            return await attempted.act(attempted)
+        except AmendsError as error:
+            if attempted.may_be_recorded:
+                return endings.left_open(error, attempted.key)
+            return endings.refused(error)
+
+    async def _dispatch(self, attempted: "_Attempted") -> Outcome:
+        call, tool = attempted.call, self._tool
+        payload = tool.payload(call.input)
+        if not await self._is_granted(call.tenant):
+            raise coded("ledger.grant_denied")
+        workflow = await self._opened(call, _own(call), create=True)
+        async with self._channel(call) as channel:
+            attempted.begin(workflow)
+            intent = OperationIntent(
+                step_id=STEP,
+                tool=tool.grant.tool,
+                payload=payload,
+                nonce=operation_nonce(call.tenant, call.transaction_id),
+            )
+            key = await workflow.record(intent)
+            await attempted.recorded(key)
+            return self._told(await workflow.dispatch(channel, key, payload), key)
+
+    async def _offset(self, attempted: "_Attempted") -> Outcome:
+        call = attempted.call
+        original = _original(call)
+        payload = self._tool.payload(call.input)
+        workflow = await self._opened(call, _of(original), create=False)
+        operation = _operation(workflow.ledger)
+        target = self._target(call, workflow, operation, payload)
+        async with self._channel(call) as channel:
+            attempted.begin(workflow)
+            nonce = compensation_nonce(call.tenant, original.action_id)
+            key = await workflow.record_compensation(target, nonce)
+            await attempted.recorded(key)
+            return self._told(await workflow.compensate(channel, target), key)
+
+    # ── look-ups ─────────────────────────────────────────────────────────────────────────────────
+
+    async def _looked_up(self, call: Call, find: "Callable[[Call], Awaitable[Outcome]]") -> Outcome:
+        operation = call.provider_operation
+        try:
+            return await find(call)
+        except AmendsError as error:
+            return endings.left_open(error, operation.operation_id if operation else None)
+
+    async def _find(self, call: Call) -> Outcome:
+        """What became of an original. One that no ledger has was not sent by whoever is gone."""
+        workflow = await self._found(call, _own(call))
+        if workflow is None or not workflow.ledger.operations:
+            return NotFound()
+        key = _operation(workflow.ledger).operation_key
+        async with self._channel(call) as channel:
+            return self._told(await workflow.reconcile(channel, key), key)
+
+    async def _find_inverse(self, call: Call) -> Outcome:
+        """What became of an inverse; who asks for it by name offers the open intent again."""
+        workflow = await self._found(call, _of(_original(call)))
+        if workflow is None:
+            return endings.for_a_person(NO_OPERATION)
+        operation = _operation(workflow.ledger)
+        intent = operation.compensation
+        if intent is None:
+            return NotFound()
+        if not self._is_meant(call, intent):
+            return endings.for_a_person("ledger.compensation_exists")
+        open_yet = workflow.recovery(operation.operation_key) is Recovery.OFFER_AGAIN
+        if open_yet and not call.recovering:
+            return await self._offer_again(call, workflow, operation, intent)
+        return await self._ask(call, workflow, operation, intent)
+
+    async def _offer_again(
+        self,
+        call: Call,
+        workflow: Workflow,
+        operation: LedgerOperation,
+        intent: LedgerCompensation,
+    ) -> Outcome:
+        if call.input is None:
+            return endings.for_a_person(NO_INPUT, intent.compensation_key)
+        target = self._target(call, workflow, operation, self._tool.payload(call.input))
+        async with self._channel(call) as channel:
+            status = await workflow.compensate(channel, target)
+        return self._told(status, intent.compensation_key)
+
+    async def _ask(
+        self,
+        call: Call,
+        workflow: Workflow,
+        operation: LedgerOperation,
+        intent: LedgerCompensation,
+    ) -> Outcome:
+        key = intent.compensation_key
+        async with self._channel(call) as channel:
+            if channel.protocol_version < _LOOK_UPS_SINCE:
+                return endings.for_a_person(UNSUPPORTED, key)
+            grant = self._tool.grant
+            state = await workflow.find_compensation(channel, operation.operation_key, grant)
+        return self._known(state, key)
+
+    def _is_meant(self, call: Call, intent: LedgerCompensation) -> bool:
+        """Whether the ledger's one intent is that of this very record."""
+        named = call.provider_operation
+        if named is not None:
+            return str(named.operation_id) == intent.compensation_key
+        if call.input is None:
+            return False
+        canonical = self._tool.payload(call.input).canonical
+        return host_input_fingerprint(canonical) == intent.input_fingerprint
+
+    # ── shared ───────────────────────────────────────────────────────────────────────────────────
+
+    def _told(self, status: AnsweredStatus, key: str) -> Outcome:
+        return endings.told(status, key, cancelled_is_absent=self._tool.cancelled_is_absent)
+
+    def _known(self, state: CompensationState, key: str) -> Outcome:
+        match state:
+            case TerminalRecord(status):
+                return self._told(status, key)
+            case Running() | JournalPending():
+                return Pending(operation=endings.operation_of(key))
+            case Indeterminate():
+                return self._told(state, key)
+            case NoRecord():
+                return endings.for_a_person(endings.NOT_ADMITTED, key)
+
+    def _target(
+        self, call: Call, workflow: Workflow, operation: LedgerOperation, payload: ToolPayload
+    ) -> Target:
+        scope, grant = tenant_scope(call.tenant), self._tool.grant
+        return workflow.target(operation.operation_key, scope, grant, payload)
+
+    def _channel(self, call: Call) -> AbstractAsyncContextManager[WorkerChannel]:
+        limit_s = call.deadline_in_ms / 1000
+        return self._link.channel(call.tenant, self._tool.grant, limit_s=limit_s)
+
+    async def _opened(self, call: Call, whose: "_Whose", *, create: bool) -> Workflow:
+        workflow = await self._found(call, whose, create=create)
+        if workflow is None:
+            raise coded(NO_OPERATION)
+        return workflow
+
+    async def _found(self, call: Call, whose: "_Whose", *, create: bool = False) -> Workflow | None:
+        plan = plan_of(whose.intent_digest)
+        name = ledger_name(call.tenant, whose.transaction_id)
+        record = await self._link.ledger(name, plan, create=create)
+        if record is None:
+            return None
+        return await Workflow.open(plan, record, self._verifiers(call), clock=self._clock)
+
+    def _verifiers(self, call: Call) -> Verifiers:
+        """Both of them, as they answer for this attempt. What nobody registered says no."""
+
+        async def grant(question: Question) -> bool:
+            same = question.grant == self._tool.grant
+            scope = question.tenant_scope == tenant_scope(call.tenant)
+            return same and scope and await self._is_granted(call.tenant)
+
+        async def action(question: Question) -> bool:
+            verify, original = self._tool.verify, call.original
+            if verify is None or original is None:
+                return False
+            return await _said(verify, question, original)
+
+        return Verifiers(grant=grant, action=action, limit_s=self._tool.verifier_limit_s)
+
+    async def _is_granted(self, tenant: TenantId) -> bool:
+        granted = self._tool.granted
+        return granted is None or await _said(granted, tenant, self._tool.grant)
+
+
+class _Whose(msgspec.Struct, frozen=True):
+    """Whose ledger it is."""
+
+    transaction_id: TransactionId
+    intent_digest: str
+
+
+class _Attempted:
+    """How far an attempt has come: whether its intent may be recorded, and under which key."""
+
+    def __init__(self, attempt: Attempt, act: "Callable[[_Attempted], Awaitable[Outcome]]") -> None:
+        self.act = act
+        self.call = attempt.call
+        self.key: str | None = None
+        self._attempt = attempt
+        self._workflow: Workflow | None = None
+        self._before: Ledger | None = None
+
+    def begin(self, workflow: Workflow) -> None:
+        """The next step records. Raises `Refused` (`connector.given_up`) when nobody wants it."""
+        if self._attempt.cancelled.is_set():
+            raise coded("worker.given_up")
+        self._workflow, self._before = workflow, workflow.ledger
+
+    async def recorded(self, key: str) -> None:
+        """The intent is durable: so is its key now, in the transaction's record."""
+        self.key = key
+        operation = endings.operation_of(key)
+        await self._attempt.checkpoint(operation.provider, operation.operation_id)
+
+    @property
+    def may_be_recorded(self) -> bool:
+        """Whether the ledger holds the intent, or nobody knows what a write came to."""
+        if self._workflow is None:
+            return False
+        try:
+            return self.key is not None or self._workflow.ledger != self._before
+        except AmendsError:
+            return True
+
+
+def _is_inverse(call: Call) -> bool:
+    """Whether an attempt offsets, or looks for, the inverse of an effect of this very tool."""
+    original = call.original
+    offsets = Handler.COMPENSATE in call.capability.handlers
+    return original is not None and offsets and original.capability_id == call.capability.id
+
+
+def _own(call: Call) -> _Whose:
+    return _Whose(call.transaction_id, call.intent_digest)
+
+
+def _of(original: OriginalEffect) -> _Whose:
+    return _Whose(original.transaction_id, original.intent_digest)
+
+
+def _original(call: Call) -> OriginalEffect:
+    assert call.original is not None
+    return call.original
+
+
+def _operation(ledger: Ledger) -> LedgerOperation:
+    """The one operation of a transaction's ledger. Raises `Refused`."""
+    if not ledger.operations:
+        raise coded(NO_OPERATION)
+    return ledger.operations[0]
+
+
+async def _said(ask: Callable[..., object], *about: object) -> bool:
+    """What a function of the application says; a plain one runs in a thread."""
+    if inspect.iscoroutinefunction(ask):
+        said = await ask(*about)
+    else:
+        said = await asyncio.get_running_loop().run_in_executor(None, ask, *about)
+        said = await said if isinstance(said, Awaitable) else said
+    return said is True
