@@ -9,19 +9,24 @@ from typing import Any, Final
 
 import pytest
 
+from amends.app.amends import Amends
 from amends.cli import exits
 from amends.contracts.ids import TransactionId
 from amends.contracts.times import format_instant
 from amends.receipts.bundle import Bundle
+from amends.recovery.checkpointing import Checkpointer
 from amends.stores.postgres.statements import FEED_LOCK
 from amends.stores.postgres.survey import PostgresSurvey
 from amends.testing.invariants import canary_absent
 from amends.testing.postgres_server import Database, PostgresServer
 from amends.testing.refusals import refused_with
+from amends.testing.workbench import CHARGE
 from amends.wiring.bundling import Chosen, bundle_of
 from amends.wiring.places import OnServer, existing_place
 from amends.wiring.surveying import survey_of
 from tests.unit.cli.shell import Shell
+from tests.unit.runtime.desk import DONE, Desk
+from tests.unit.wiring.store_files import ORDER
 
 CANARY: Final = "kanarienvogel-7319"
 
@@ -200,6 +205,30 @@ def test_what_is_added_while_a_bundle_is_written_is_not_in_it(filled: Shell, url
     assert filled.json("verify", "held.bundle", *pinned).data["chains"] == 2
     later = Chosen(transactions=(TransactionId("txn_third"),))
     assert len(list(Bundle(bundle_of(OnServer(url), later)).chains())) == 1
+
+
+@pytest.mark.rule("RC-3")
+def test_checkpoints_that_replicas_make_while_they_all_write_are_of_one_log(shell: Shell) -> None:
+    """The order of the feed is what it was when somebody first saw it, whoever commits when."""
+
+    async def replica(number: int) -> None:
+        async with Amends.open(store_of(shell), [Desk((DONE,)).served()], recover=False) as amends:
+            runtime = amends._runtime
+            store = runtime.engine.environment.store
+            keeper = Checkpointer(store, runtime.signer, lambda: runtime.keys)
+            for turn in range(4):
+                ids = [f"txn_{number}_{turn}_{one}" for one in range(4)]
+                doing = [amends.execute(CHARGE, ORDER, transaction_id=one) for one in ids]
+                await asyncio.gather(*doing, keeper.make())
+
+    async def replicas() -> None:
+        await asyncio.gather(*map(replica, range(3)))
+
+    asyncio.run(replicas())
+    assert shell.json("checkpoint").data["size"] == receipts_of(shell)
+    found = shell.json("verify", "--store", store_of(shell)).data
+    assert (found["chains"], found["faults"]) == (48, [])
+    assert len(found["checkpoints"]) > 4
 
 
 # ── keys ─────────────────────────────────────────────────────────────────────────────────────────

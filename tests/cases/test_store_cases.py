@@ -1,4 +1,4 @@
-"""Public failures of stores, replayed on SQLite through the whole product.
+"""Public failures of stores, replayed on SQLite through the whole product; some on a server too.
 
 Kinds of errors that a case names are mapped to ours: *record_corrupt* is `store.record_corrupt` for
 bytes that cannot be read and `transaction.record_contradictory` for a record that contradicts
@@ -35,17 +35,19 @@ from amends.receipts.chain import GENESIS, receipt_hash
 from amends.receipts.signing import KeyRing
 from amends.recovery.sweeper import Sweeper
 from amends.stores.port import Accepted, ChangeSet, Store, Stored, Unreadable
-from amends.stores.sqlite import open_sqlite
 from amends.stores.sqlite.backup import Told
 from amends.testing import store_documents as documents
 from amends.testing.errands import Commit, Plan, run_errand
+from amends.testing.postgres_server import PostgresServer
 from amends.testing.refusals import refused_with
 from amends.testing.till import Setup, open_till
 from amends.testing.workbench import CHARGE
 from amends.wiring.auditing import check_store, public_keys
 from amends.wiring.backups import make_backup, restore
 from amends.wiring.bundling import Chosen, bundle_of
+from amends.wiring.drivers import open_place
 from amends.wiring.health import examine
+from amends.wiring.places import OnServer, Place
 from tests.acceptance.children import Child, effects
 from tests.acceptance.command_line import APP, WAIT_S, environment, integrity, start
 from tests.acceptance.command_line import amends as command
@@ -60,6 +62,18 @@ def quiet(_title: str) -> Told:
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "amends.db"
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    """A store of either kind, with nothing in it."""
+    if request.param == "sqlite":
+        yield tmp_path / "amends.db"
+        return
+    server: PostgresServer = request.getfixturevalue("postgres_server")
+    database = server.lend()
+    yield OnServer(f"{database.url}?folder={tmp_path}")
+    server.take_back(database)
 
 
 @pytest.fixture
@@ -254,24 +268,24 @@ def owner(path: Path) -> str:
 # ── receipts ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def assert_whole(path: Path) -> None:
-    assert [one for one in checked(path) if one.findings] == []
+def assert_whole(place: Place) -> None:
+    assert [one for one in checked(place) if one.findings] == []
 
 
-def exported(path: Path, id_: str) -> list[ChainLine]:
-    return list(Bundle(bundle_of(path, Chosen(transactions=(TransactionId(id_),)))).chains())
+def exported(place: Place, id_: str) -> list[ChainLine]:
+    return list(Bundle(bundle_of(place, Chosen(transactions=(TransactionId(id_),)))).chains())
 
 
-def checked(path: Path) -> list[CheckedChain]:
-    return list(check_store(path, public_keys(path), {}, (), TENANT))
+def checked(place: Place) -> list[CheckedChain]:
+    return list(check_store(place, public_keys(place), {}, (), TENANT))
 
 
 @pytest.mark.case("JRN-06")
-def test_receipts_verify_after_they_were_written_closed_and_read_again(path: Path) -> None:
+def test_receipts_verify_after_they_were_written_closed_and_read_again(place: Place) -> None:
     """What is hashed is what is stored: times are whole microseconds on both sides."""
-    fill(path)
-    assert_whole(path)
-    (chain,) = exported(path, "txn_done")
+    fill(place)
+    assert_whole(place)
+    (chain,) = exported(place, "txn_done")
     assert [receipt_hash(one) for one in chain.receipts] == [one.hash for one in chain.receipts]
     assert {one.step.type for one in chain.receipts} >= {
         ReceiptType.EXECUTION_STARTED,
@@ -280,8 +294,8 @@ def test_receipts_verify_after_they_were_written_closed_and_read_again(path: Pat
 
 
 @pytest.mark.case("JRN-06")
-async def test_many_who_begin_a_chain_at_once_make_one_beginning(path: Path) -> None:
-    store = await open_sqlite(path)
+async def test_many_who_begin_a_chain_at_once_make_one_beginning(place: Place) -> None:
+    store = await open_place(place)
     appends = [documents.links(code=str(number)) for number in range(16)]
     answers = await asyncio.gather(*(store.commit(ChangeSet(changes=(one,))) for one in appends))
     assert sum(isinstance(one, Accepted) for one in answers) == 1

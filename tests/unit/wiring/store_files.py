@@ -1,4 +1,4 @@
-"""Stores in files, filled as programs fill them; no test in here."""
+"""Stores in files and on a server, filled as programs fill them; no test in here."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -13,6 +13,7 @@ from amends.contracts.outcomes import NotApplied
 from amends.contracts.principals import APPROVE_SCOPE, Principal
 from amends.contracts.results import Result
 from amends.testing.workbench import CHARGE
+from amends.wiring.places import OnServer, Place
 from tests.unit.runtime.desk import DONE, LATER, UNSURE, Desk
 
 T = TypeVar("T")
@@ -22,16 +23,16 @@ TENANT: Final = LOCAL.tenant
 ORDER: Final = {"amount": 500}
 
 
-def url(path: Path) -> str:
-    return f"sqlite:///{path}"
+def url(place: Place) -> str:
+    return place.url if isinstance(place, OnServer) else f"sqlite:///{place}"
 
 
-def work(path: Path, doing: Callable[[Amends], Awaitable[T]], *answers: object) -> T:
+def work(place: Place, doing: Callable[[Amends], Awaitable[T]], *answers: object) -> T:
     """Open the store as a program does, do something, and close it."""
 
     async def run() -> T:
         desk = Desk(answers or (DONE,), reconcile=[DONE], compensate=[DONE])
-        async with Amends.open(url(path), [desk.served()], recover=False) as amends:
+        async with Amends.open(url(place), [desk.served()], recover=False) as amends:
             return await doing(amends)
 
     return asyncio.run(run())
@@ -44,7 +45,7 @@ async def try_again(amends: Amends) -> Result:
     )
 
 
-def fill(path: Path) -> None:
+def fill(place: Place) -> None:
     """Something in every state that matters to a restore: done, planned, unknown, reopenable."""
 
     async def doing(amends: Amends) -> None:
@@ -60,7 +61,7 @@ def fill(path: Path) -> None:
             approval_required=True,
         )
 
-    work(path, doing, DONE, UNSURE, NotApplied(error=LATER))
+    work(place, doing, DONE, UNSURE, NotApplied(error=LATER))
 
 
 def change(path: Path, sql: str, *bindings: int | str | None) -> None:
