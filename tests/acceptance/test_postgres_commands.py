@@ -241,6 +241,8 @@ def test_keys_are_rotated_and_given_up_on_one_machine_and_none_is_made_on_anothe
     rotated = filled.json("keys", "rotate").data["keys"]
     assert len(rotated) == 2
     assert rotated[0]["key_id"] == first["key_id"]
+    assert "every machine" not in filled("keys", "list").out
+    assert "every machine" in filled("keys", "rotate").out
     assert filled.done("txn_third").code == exits.OK
     assert filled.json("checkpoint").code == exits.OK  # of the new key, which covers the old one's
     since = "2100-01-01T00:00:00Z"

@@ -31,7 +31,8 @@ def rotate(*, place: Place = HERE) -> int:
 
     store = existing_place(place.store)
     make_checkpoint(store)
-    return _told(rotate_key(key_path(beside(store)), system_clock()).ring, place)
+    keys = rotate_key(key_path(beside(store)), system_clock())
+    return _told(keys.ring, place, changed=True)
 
 
 def compromised(
@@ -49,7 +50,8 @@ def compromised(
 
     at = parse_instant(since, "since")
     store = existing_place(place.store)
-    return _told(compromise_key(key_path(beside(store)), key, at, system_clock()).ring, place)
+    keys = compromise_key(key_path(beside(store)), key, at, system_clock())
+    return _told(keys.ring, place, changed=True)
 
 
 def export_keys(
@@ -81,14 +83,16 @@ def export_keys(
     return give(answer, sys.stdout, as_json=place.json, utc=False, interrupted=False)
 
 
-def _told(ring: "KeyRing", place: Place) -> int:
+def _told(ring: "KeyRing", place: Place, *, changed: bool = False) -> int:
     import sys
 
     from amends.cli.answers import Answer, give
+    from amends.wiring.places import is_on_a_server
 
+    shared = changed and is_on_a_server(place.store)
     answer = Answer(
         data={"keys": [_document(key) for key in ring.published]},
-        tell=lambda paper: _tell(paper, ring),
+        tell=lambda paper: _tell(paper, ring, shared=shared),
     )
     return give(answer, sys.stdout, as_json=place.json, utc=False, interrupted=False)
 
@@ -104,7 +108,7 @@ def _document(key: "PublishedKey") -> "JsonObject":
     }
 
 
-def _tell(paper: "Paper", ring: "KeyRing") -> None:
+def _tell(paper: "Paper", ring: "KeyRing", *, shared: bool) -> None:
     from amends.contracts.times import format_instant
 
     for key in ring.published:
@@ -114,3 +118,5 @@ def _tell(paper: "Paper", ring: "KeyRing") -> None:
         if key.compromised is not None:
             said += f", in other hands since {format_instant(key.compromised)}"
         paper.line(said)
+    if shared:
+        paper.line(("Give the key file to every machine that has a replica of this store.", "dim"))
