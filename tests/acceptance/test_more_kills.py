@@ -1,5 +1,6 @@
 """Processes killed at random, a few in every run of the tests; `make kills` kills a thousand."""
 
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -7,9 +8,10 @@ import pytest
 
 from amends.contracts.enums import Mode
 from amends.testing import kills
+from amends.testing.effects import Arrival, FileLedger
 from amends.testing.errands import Answer
 from amends.testing.kills import Broken, World, kill_many
-from amends.testing.reckoning import lost, unended
+from amends.testing.reckoning import doubled, lost, unended
 from amends.testing.snapshots import Snapshot
 from amends.testing.workbench import Workbench
 
@@ -62,6 +64,17 @@ async def test_an_answer_that_the_store_does_not_bear_out_counts_as_lost() -> No
     assert len(lost([other], there)) == 1
     open_still = _changed(there, plan.transaction_id, status="committing")
     assert unended(open_still) == [f"{plan.transaction_id} is left committing"]
+
+
+async def test_money_that_moved_twice_for_one_action_is_noticed(tmp_path: Path) -> None:
+    async with Workbench() as bench:
+        done = await bench.alice.execute("payments.charge", {"amount": 5})
+        there = await bench.snapshot()
+    (record,) = there.records
+    ledger = FileLedger(tmp_path / "provider.jsonl")
+    for times, told in ((1, []), (2, [f"{done.action_id} moved money 2 times"])):
+        ledger.append(lambda: Arrival(kind="charge", key=record.provider_key, amount=5))
+        assert (times, doubled(there, ledger)) == (times, told)
 
 
 def _changed(snapshot: Snapshot, transaction_id: str, **changes: object) -> Snapshot:
