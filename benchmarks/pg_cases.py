@@ -49,7 +49,10 @@ def two_processes(folder: Path, tasks: str) -> float:
     with bench(folder) as on:
         asyncio.run(run(on.url, count=1, tasks=1))  # makes the store and its key
         command = [sys.executable, "-m", "benchmarks.pg_cases", on.url, tasks]
-        both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+        both = [
+            subprocess.Popen([*command, str(first)], stdout=subprocess.PIPE, text=True)
+            for first in (COUNT, 2 * COUNT)
+        ]
         return sum(float(one.communicate()[0]) for one in both)
 
 
@@ -199,8 +202,9 @@ CASES: Final[dict[str, Callable[..., float]]] = {
 
 def main(arguments: Sequence[str]) -> None:
     """One of two processes: so many callers at a store that is there; prints its rate."""
-    url, tasks = arguments
-    print(asyncio.run(run(url, count=COUNT // 2, tasks=int(tasks))))
+    url, tasks, first = arguments
+    work = run(url, count=COUNT // 2, tasks=int(tasks), first=int(first))
+    print(asyncio.run(work))
 
 
 if __name__ == "__main__":

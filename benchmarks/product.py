@@ -33,11 +33,16 @@ def nothing(
     return do_nothing
 
 
-async def run(url: str, *, count: int, tasks: int, random_keys: bool = False) -> float:
-    """Execute `count` actions from `tasks` concurrent tasks; returns actions a second."""
+async def run(
+    url: str, *, count: int, tasks: int, random_keys: bool = False, first: int = 0
+) -> float:
+    """Execute `count` actions from `tasks` concurrent tasks; returns actions a second.
+
+    Keys are numbered from `first` on: another process needs others.
+    """
     principal = Principal.named("bench")
     work = nothing()
-    numbers = iter(range(count))
+    numbers = iter(range(first, first + count))
     async with Amends.open(url, [work], principal=principal, recover=False) as amends:
         await amends.execute(work, {"amount": 1, "currency": "eur"})
 
