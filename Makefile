@@ -127,6 +127,10 @@ kills: $(READY)  ## kill thousands of processes, and look for what was doubled o
 	@$(BIN)/python -m amends.testing.kills --kills 1000 --seed $(KILL_SEED)
 	@$(BIN)/python -m amends.testing.worker_kills --schedules 2000 --seed $(KILL_SEED)
 
+.PHONY: soak
+soak: $(READY)  ## a million inputs for each decoder of what workers send and store, each time others
+	@HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest tests/property/test_decoders.py
+
 .PHONY: chaos
 # The worlds of `make chaos CHAOS_SEED=77` are others; 2 000 plans, each committed by all, come first.
 CHAOS_SEED ?= 0

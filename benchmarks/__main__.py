@@ -62,6 +62,22 @@ COMPARISONS: Final = (
         reach=Reach(4.0, at_most=True),
     ),
     Comparison(
+        name="a dispatch to a child, beside its bare syncs",
+        unit="µs",
+        case=("dispatch",),
+        against=("syncs",),
+        reach=Reach(1.5, at_most=True),
+    ),
+    *(
+        Comparison(
+            name=f"open a journal of {count} operations, beside bare JSON",
+            unit="µs",
+            case=("journal", count),
+            against=("journal_json", count),
+        )
+        for count in ("64", "10000")
+    ),
+    Comparison(
         name="verification of a bundle, beside bare Ed25519",
         unit="/s",
         case=("verify",),

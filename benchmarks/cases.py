@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from benchmarks import deciding, frames, loops, pg_cases
+from benchmarks import deciding, dispatching, frames, journals, loops, pg_cases
 from benchmarks.dbos_loop import dbos
 from benchmarks.evidence import bare_ed25519, verified
 from benchmarks.fill import filled
@@ -65,6 +65,10 @@ CASES: Final[Mapping[str, Callable[..., float]]] = {
     "memory": _memory,
     "sealed": lambda _, size: frames.sealed(int(size)),
     "cipher": lambda _, size: frames.cipher(int(size)),
+    "dispatch": dispatching.dispatched,
+    "syncs": dispatching.synced,
+    "journal": lambda folder, count: journals.opened(folder, int(count)),
+    "journal_json": lambda folder, count: journals.parsed(folder, int(count)),
     "import": lambda folder: _command(folder, "-c", "from amends import Amends, capability"),
     "python": lambda folder: _command(folder, "-c", "pass"),
     "help": lambda folder: _command(folder, "-m", "amends", "--help"),
