@@ -56,7 +56,18 @@ IN_ORDER: Final = (
     "verified",
     "The tampered copy does not verify.",
     "receipt.hash_mismatch",
+    "10  Worker",
+    "committed",
+    "ontained",
+    "11  Withdrawal",
+    "kill -9",
+    "outcome_unknown",
+    "refused: transaction.compensation_exists",
+    "12  Existing",
+    "reconciled",
+    "In the register: 1 published, 1 withdrawn.",
     "1 charge, 1 refund, as the provider counts.",
+    "One release was withdrawn once",
 )
 
 
@@ -104,7 +115,8 @@ def processes_with(variable: str) -> list[str]:
 
 def test_the_json_form_prints_one_object_that_says_what_was_seen(tmp_path: Path) -> None:
     done = run_demo(tmp_path / "tmp", "--json")
-    assert json.loads(done.stdout) == {
+    seen = json.loads(done.stdout)
+    assert seen == {
         "ok": True,
         "charges": 1,
         "refunds": 1,
@@ -127,6 +139,14 @@ def test_the_json_form_prints_one_object_that_says_what_was_seen(tmp_path: Path)
         ],
         "receipts_verified": True,
         "tamper_detected": True,
+        "release": {
+            "contained": seen["release"]["contained"],
+            "published": 1,
+            "withdrawn": 1,
+            "killed": True,
+            "timeline": ["committed", "outcome_unknown", "reconciled"],
+            "refused": ["transaction.compensation_exists"] * 2,
+        },
     }
     assert (done.returncode, done.stderr) == (0, "")
 

@@ -17,23 +17,19 @@ Deliberately not here: where workers and ledgers are (`WorkerLink`), and what st
 (`endings`).
 """
 
-import asyncio
-import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 import msgspec
 
 from amends.connectors.inputs import InputType
 from amends.connectors.port import Attempt, Call, OriginalEffect
-from amends.contracts.canonical import canonical_bytes
 from amends.contracts.codes import coded
 from amends.contracts.enums import Handler
 from amends.contracts.errors import AmendsError
 from amends.contracts.ids import TenantId, TransactionId
-from amends.contracts.json_types import Json
 from amends.contracts.outcomes import NotFound, Outcome, Pending
 from amends.contracts.worker_grant import CapabilityGrant
 from amends.contracts.worker_identity import host_input_fingerprint
@@ -44,8 +40,8 @@ from amends.contracts.worker_messages import (
     NoRecord,
     TerminalRecord,
 )
-from amends.contracts.worker_payload import PayloadFormat, Running, ToolPayload
 from amends.contracts.worker_payload import Pending as JournalPending
+from amends.contracts.worker_payload import Running, ToolPayload
 from amends.host import endings
 from amends.host.channel import WorkerChannel
 from amends.host.identities import (
@@ -57,19 +53,13 @@ from amends.host.identities import (
     tenant_scope,
 )
 from amends.host.keeping import OpenRecord
-from amends.host.verifiers import Verifiers
+from amends.host.tools import Judges, WorkerTool
 from amends.host.workflow import Workflow
 from amends.ledger.operations import OperationIntent
 from amends.ledger.plans import WorkflowPlan
 from amends.ledger.records import Ledger, LedgerCompensation, LedgerOperation
 from amends.ledger.recovery import Recovery
-from amends.ledger.targets import Question, Target
-
-InverseVerifier: TypeAlias = Callable[[Question, OriginalEffect], bool | Awaitable[bool]]
-"""Says `True` if exactly this inverse is right for exactly this effect, as things are now."""
-
-GrantCheck: TypeAlias = Callable[[TenantId, CapabilityGrant], bool | Awaitable[bool]]
-"""Says `True` while a tenant has this grant and nobody revoked it."""
+from amends.ledger.targets import Target
 
 UNSUPPORTED: str = "worker.lookup_unsupported"
 NO_OPERATION: str = "ledger.operation_unknown"
@@ -98,36 +88,6 @@ class WorkerLink(Protocol):
         ...
 
 
-class WorkerTool(msgspec.Struct, frozen=True, kw_only=True):
-    """What a capability's author says of the tool behind it.
-
-    `cancelled_is_absent`: an adapter that reports *cancelled* has done nothing. Without a verifier
-    nothing is ever compensated.
-    """
-
-    grant: CapabilityGrant
-    verify: InverseVerifier | None = None
-    granted: GrantCheck | None = None
-    cancelled_is_absent: bool = False
-    verifier_limit_s: float = 5.0
-
-    def payload(self, value: Json) -> ToolPayload:
-        """An input as it is sent and hashed: from its canonical bytes, within the grant.
-
-        Raises `Refused` (`worker.payload_invalid`, `ledger.input_refused`).
-        """
-        grant = self.grant
-        if grant.format is PayloadFormat.TEXT:
-            if not isinstance(value, str):
-                raise coded("worker.payload_invalid")
-            payload = ToolPayload.text(value)
-        else:
-            payload = ToolPayload.json(msgspec.json.decode(canonical_bytes(value)))
-        if payload.size > grant.max_input_bytes:
-            raise coded("ledger.input_refused", {"limit": grant.max_input_bytes})
-        return payload
-
-
 class WorkerConnector:
     """Carries the attempts of one capability to a worker.
 
@@ -146,6 +106,7 @@ class WorkerConnector:
         self._tool = tool
         self._link = link
         self._clock = clock
+        self._judges = Judges(tool)
 
     async def carry_out(self, attempt: Attempt) -> Outcome:
         """See `Connector`."""
@@ -164,7 +125,8 @@ class WorkerConnector:
                 return endings.refused(coded("worker.handler_missing"))
 
     async def aclose(self) -> None:
-        """See `Closable`."""
+        """See `Closable`. A verifier that hangs in a thread is left to itself."""
+        self._judges.close()
         await self._link.aclose()
 
     # ── effects ──────────────────────────────────────────────────────────────────────────────────
@@ -180,7 +142,7 @@ class WorkerConnector:
     async def _dispatch(self, attempted: "_Attempted") -> Outcome:
         call, tool = attempted.call, self._tool
         payload = tool.payload(call.input)
-        if not await self._is_granted(call.tenant):
+        if not await self._judges.is_granted(call.tenant):
             raise coded("ledger.grant_denied")
         workflow = await self._opened(call, _own(call), create=True)
         async with self._channel(call) as channel:
@@ -320,27 +282,7 @@ class WorkerConnector:
         record = await self._link.ledger(name, plan, create=create)
         if record is None:
             return None
-        return await Workflow.open(plan, record, self._verifiers(call), clock=self._clock)
-
-    def _verifiers(self, call: Call) -> Verifiers:
-        """Both of them, as they answer for this attempt. What nobody registered says no."""
-
-        async def grant(question: Question) -> bool:
-            same = question.grant == self._tool.grant
-            scope = question.tenant_scope == tenant_scope(call.tenant)
-            return same and scope and await self._is_granted(call.tenant)
-
-        async def action(question: Question) -> bool:
-            verify, original = self._tool.verify, call.original
-            if verify is None or original is None:
-                return False
-            return await _said(verify, question, original)
-
-        return Verifiers(grant=grant, action=action, limit_s=self._tool.verifier_limit_s)
-
-    async def _is_granted(self, tenant: TenantId) -> bool:
-        granted = self._tool.granted
-        return granted is None or await _said(granted, tenant, self._tool.grant)
+        return await Workflow.open(plan, record, self._judges.verifiers(call), clock=self._clock)
 
 
 class _Whose(msgspec.Struct, frozen=True):
@@ -409,13 +351,3 @@ def _operation(ledger: Ledger) -> LedgerOperation:
     if not ledger.operations:
         raise coded(NO_OPERATION)
     return ledger.operations[0]
-
-
-async def _said(ask: Callable[..., object], *about: object) -> bool:
-    """What a function of the application says; a plain one runs in a thread."""
-    if inspect.iscoroutinefunction(ask):
-        said = await ask(*about)
-    else:
-        said = await asyncio.get_running_loop().run_in_executor(None, ask, *about)
-        said = await said if isinstance(said, Awaitable) else said
-    return said is True

@@ -35,6 +35,7 @@ from amends.host.identities import tenant_scope
 from amends.host.keeping import OpenRecord
 from amends.ledger.plans import WorkflowPlan
 from amends.protocol.greeting import NONCE_LENGTH
+from amends.transports.children import ChildWorker
 from amends.wiring.contained import start_contained
 from amends.wiring.hosts import Ledgers, draw_bootstrap, worker_command
 from amends.wiring.workers import WorkerPlace, initialise_worker
@@ -70,6 +71,7 @@ class WorkerProcess(WorkerLink):
         self._variables = dict(environment)
         self._code = _folders_of(adapters) if code is None else tuple(map(Path, code))
         self._ledgers: Ledgers | None = None
+        self._child: ChildWorker | None = None
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self.report: ContainmentReport | None = None
         """What was found of the container of the worker that was started last."""
@@ -86,6 +88,14 @@ class WorkerProcess(WorkerLink):
     def add_tenant(self, tenant: str) -> None:
         """Make the folder of one more tenant. Raises as `initialise`."""
         initialise_worker(self.place(tenant))
+
+    def kill(self) -> int | None:
+        """Send SIGKILL to the worker that was started last; its process id, if it still serves."""
+        child = self._child
+        if child is None:
+            return None
+        child.kill()
+        return child.process.pid
 
     def place(self, tenant: str) -> WorkerPlace:
         """Where a tenant's journal lies: what `amends worker` is told as --state and --scope."""
@@ -106,7 +116,7 @@ class WorkerProcess(WorkerLink):
                 self._container(place, grant),
                 self._contain,
             )
-            self.report = worker.report
+            self.report, self._child = worker.report, worker.child
             try:
                 async with WorkerChannel(
                     worker.child.transport,
@@ -119,6 +129,7 @@ class WorkerProcess(WorkerLink):
                 ) as channel:
                     yield channel
             finally:
+                self._child = None
                 await worker.child.stop()
 
     async def ledger(self, name: str, plan: WorkflowPlan, *, create: bool) -> OpenRecord | None:

@@ -12,12 +12,27 @@ from rich.console import Console
 
 from amends.cli import exits, main
 from amends.cli.demo.race import two_racers
-from amends.cli.demo.seen import EXPECTED_REFUSALS, EXPECTED_TIMELINE, Seen
+from amends.cli.demo.seen import (
+    EXPECTED_REFUSALS,
+    EXPECTED_TIMELINE,
+    RELEASE_REFUSALS,
+    RELEASE_TIMELINE,
+    ReleaseSeen,
+    Seen,
+)
 from amends.cli.demo.stage import Patience, Stage
 from amends.cli.demo.teller import WIDTH, Teller, console
 from amends.contracts.errors import Unavailable
 
+RELEASED: Final = ReleaseSeen(
+    published=1,
+    withdrawn=1,
+    killed=True,
+    timeline=list(RELEASE_TIMELINE),
+    refused=list(RELEASE_REFUSALS),
+)
 SHOWN: Final = Seen(
+    release=RELEASED,
     charges=1,
     refunds=1,
     killed=True,
@@ -80,6 +95,10 @@ def test_it_is_ok_only_when_everything_was_seen() -> None:
         replace(SHOWN, refused=list(EXPECTED_REFUSALS[1:])),
         replace(SHOWN, receipts_verified=False),
         replace(SHOWN, tamper_detected=False),
+        replace(SHOWN, release=replace(RELEASED, withdrawn=2)),
+        replace(SHOWN, release=replace(RELEASED, killed=False)),
+        replace(SHOWN, release=replace(RELEASED, timeline=[])),
+        replace(SHOWN, release=replace(RELEASED, refused=[])),
     ],
 )
 def test_one_thing_that_was_not_as_it_had_to_be_makes_it_not_ok(seen: Seen) -> None:

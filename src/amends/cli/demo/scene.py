@@ -31,16 +31,24 @@ class Scene:
 
     def enter(self, sentence: str, result: Result, style: str = "green") -> Result:
         """Tell what came of something, and keep its status for the timeline."""
-        self.seen.timeline.append(result.status.value)
+        return self.step(self.seen.timeline, sentence, result, style)
+
+    def step(
+        self, timeline: list[str], sentence: str, result: Result, style: str = "green"
+    ) -> Result:
+        """As `enter`, for the timeline of another act."""
+        timeline.append(result.status.value)
         self.teller.found(sentence, result.status.value, style)
         return result
 
-    def refuse(self, sentence: str, ask: Callable[[], object]) -> None:
+    def refuse(
+        self, sentence: str, ask: Callable[[], object], kept: list[str] | None = None
+    ) -> None:
         """Do what has to be refused, tell its code and keep it."""
         try:
             ask()
         except AmendsError as error:
-            self.seen.refused.append(error.code)
+            (self.seen.refused if kept is None else kept).append(error.code)
             self.teller.refused(sentence, error.code)
         else:
             self.teller.found(sentence, "was not refused", "red")

@@ -24,6 +24,33 @@ EXPECTED_REFUSALS: Final = (
 )
 
 
+RELEASE_TIMELINE: Final = ("committed", "outcome_unknown", "reconciled")
+RELEASE_REFUSALS: Final = ("transaction.compensation_exists",) * 2
+
+
+class ReleaseSeen(msgspec.Struct, kw_only=True):
+    """What the second act saw. Both counts are the register's own; `contained` says whether this
+    machine held the worker, and is no condition.
+    """
+
+    contained: bool = False
+    published: int = 0
+    withdrawn: int = 0
+    killed: bool = False
+    timeline: list[str] = []
+    refused: list[str] = []
+
+    @property
+    def ok(self) -> bool:
+        """Whether one release was withdrawn once, through the death of its worker."""
+        return (
+            (self.published, self.withdrawn) == (1, 1)
+            and self.killed
+            and tuple(self.timeline) == RELEASE_TIMELINE
+            and tuple(self.refused) == RELEASE_REFUSALS
+        )
+
+
 class Seen(msgspec.Struct, kw_only=True):
     """Filled in while the story goes on. `charges` and `refunds` are the provider's own count."""
 
@@ -34,6 +61,7 @@ class Seen(msgspec.Struct, kw_only=True):
     refused: list[str] = []
     receipts_verified: bool = False
     tamper_detected: bool = False
+    release: ReleaseSeen = msgspec.field(default_factory=ReleaseSeen)
 
     @property
     def ok(self) -> bool:
@@ -45,6 +73,7 @@ class Seen(msgspec.Struct, kw_only=True):
             and tuple(self.refused) == EXPECTED_REFUSALS
             and self.receipts_verified
             and self.tamper_detected
+            and self.release.ok
         )
 
     def as_json(self) -> JsonObject:

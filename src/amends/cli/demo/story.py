@@ -1,4 +1,4 @@
-"""The story of one payment, from the dry run to the receipts, told as a user of the library.
+"""The story of one payment, from dry run to receipts, and of one release, told as a user would.
 
 Invariants: what is told is what was just observed, in the record, at the provider or in the
 operating system. A chapter that does not go as it should leaves its mark in `Seen`, and the end
@@ -13,6 +13,7 @@ from amends.blocking import Portal
 from amends.cli.demo import capability, evidence
 from amends.cli.demo.capability import TIME_LIMIT, Order, Refund
 from amends.cli.demo.race import two_racers
+from amends.cli.demo.releases import tell_of_releases
 from amends.cli.demo.scene import Scene
 from amends.cli.demo.seen import Seen
 from amends.cli.demo.stage import ALICE, BOB, GRACE_MS
@@ -24,7 +25,8 @@ LOOK_UP_AFTER_S: Final = RETRY_AFTER_MS / 1000
 
 
 def tell(scene: Scene) -> Seen:
-    """Plan and approve; race and crash; open again, find out, make good, and prove it.
+    """Plan and approve; race and crash; open again, find out, make good, and prove it. Then the
+    second act: a release, a worker, and a withdrawal that is cut short.
 
     Raises `Unavailable` when the machine is too slow for it, or a process of it fails.
     """
@@ -36,6 +38,7 @@ def tell(scene: Scene) -> Seen:
         charged = _find_out(scene, alice, waiting)
         refunded = _refund(scene, alice, charged)
         _prove(scene, alice, charged, refunded)
+    tell_of_releases(scene)
     _end(scene)
     return scene.seen
 
@@ -145,6 +148,7 @@ def _end(scene: Scene) -> None:
             "green",
             "Two racing processes, a kill -9, a blind retry and a second request for a refund "
             "did not change that.",
+            "One release was withdrawn once, through the death of its worker.",
             f"What a user writes for this: {_shown(Path(capability.__file__))}",
         )
     else:

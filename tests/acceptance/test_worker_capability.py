@@ -1,0 +1,98 @@
+"""A capability that a worker serves, with real processes: the host killed around its worker."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from datetime import timedelta
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from amends import Amends, Settings
+from amends.cli.demo.releases import ADAPTERS, SHELF, Release, Shelf, Withdrawal, served_by
+from amends.containment.provisions import FileRoot
+from amends.contracts.enums import Verdict, WireStatus
+from amends.contracts.principals import DEFAULT_TENANT
+from amends.recovery.sweeper import Sweeper
+from amends.wiring.worker_processes import WorkerProcess
+
+ROOT: Final = Path(__file__).parents[2]
+WAIT_S: Final = 60.0
+TIMEOUT: Final = timedelta(seconds=12)
+SETTINGS: Final = Settings(recover=False, grace_ms=0)
+HOST: Final = """
+import asyncio, sys
+from pathlib import Path
+from tests.acceptance.test_worker_capability import withdraw
+asyncio.run(withdraw(Path(sys.argv[1]), sys.argv[2]))
+"""
+
+
+def worker_of(folder: Path) -> WorkerProcess:
+    shelf = folder / "shelf"
+    return WorkerProcess(
+        ADAPTERS,
+        folder / "state",
+        provisions={SHELF: FileRoot(str(shelf), writable=True)},
+        environment={"AMENDS_DEMO_SHELF": str(shelf)},
+        code=(),
+    )
+
+
+def url_of(folder: Path) -> str:
+    return f"sqlite:///{folder / 'amends.db'}"
+
+
+async def withdraw(folder: Path, action_id: str) -> None:
+    """What the host does that is killed."""
+    release = served_by(worker_of(folder), TIMEOUT)
+    async with Amends.open(url_of(folder), [release], settings=SETTINGS) as amends:
+        await amends.compensate(action_id, Withdrawal(reason="late"), transaction_id="txn_undo")
+
+
+def kill_in_withdrawal(folder: Path, shelf: Shelf, action_id: str) -> int:
+    """A host of its own that is killed once the inverse effect is there; how it ended."""
+    with subprocess.Popen(
+        [sys.executable, "-c", HOST, str(folder), action_id],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])},
+    ) as host:
+        deadline = time.monotonic() + WAIT_S
+        while not shelf.count("withdrawn"):
+            assert time.monotonic() < deadline, "it is not withdrawn"
+            time.sleep(0.02)
+        host.send_signal(signal.SIGKILL)
+        return host.wait(WAIT_S)
+
+
+@pytest.mark.rule("INT-1", "INT-3", "INT-5")
+async def test_a_host_that_is_killed_behind_an_inverse_finds_it_and_never_runs_it_again(
+    tmp_path: Path,
+) -> None:
+    shelf = Shelf(tmp_path / "shelf")
+    worker = worker_of(tmp_path)
+    worker.initialise(DEFAULT_TENANT)
+    release = served_by(worker, TIMEOUT)
+    async with Amends.open(url_of(tmp_path), [release], settings=SETTINGS) as amends:
+        published = await amends.execute(release, Release(version="1"))
+    assert published.status is WireStatus.COMMITTED
+
+    shelf.hold(on=True)
+    killed = await asyncio.to_thread(kill_in_withdrawal, tmp_path, shelf, published.action_id)
+    assert killed == -signal.SIGKILL
+    shelf.hold(on=False)
+
+    async with Amends.open(url_of(tmp_path), [release], settings=SETTINGS) as amends:
+        engine = amends._runtime.engine  # the sweeper of a runtime that does not sweep by itself
+        found = await amends.get("txn_undo")
+        deadline = time.monotonic() + WAIT_S
+        while found.result.status is not WireStatus.RECONCILED:
+            assert time.monotonic() < deadline, found.result.status
+            await Sweeper(engine).sweep()
+            await asyncio.sleep(0.2)
+            found = await amends.get("txn_undo")
+    assert found.result.verdict is Verdict.COMMITTED
+    assert (shelf.count("published"), shelf.count("withdrawn")) == (1, 1)
