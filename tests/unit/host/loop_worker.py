@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from amends import OriginalEffect, WorkerCapability, worker_capability
-from amends.contracts.declarations import RecoveryContract
+from amends.contracts.declarations import DataContract, RecoveryContract
 from amends.contracts.errors import AmendsError
 from amends.contracts.ids import TenantId
 from amends.contracts.worker_grant import CapabilityGrant
@@ -137,6 +137,7 @@ class World:
         cancelled_is_absent: bool = False,
         verified: bool = True,
         attempts: int = 12,
+        redacted: bool = False,
     ) -> None:
         self.worker = LoopWorker(version)
         self.asked: list[Question] = []
@@ -153,13 +154,14 @@ class World:
             cancelled_is_absent=cancelled_is_absent,
             horizon=horizon,
             recovery=RecoveryContract(max_attempts=attempts),
+            data=DataContract(redaction_required=redacted),
         )
         if verified:
             self.capability.verify_compensation(self._verify)
 
     def _verify(self, question: Question, original: OriginalEffect) -> bool:
         self.asked.append(question)
-        assert original.input == {"version": "1.2.3"}
+        assert original.input in ({"version": "1.2.3"}, None)
         if question.stage is self.denies:
             return False
         return self.right  # type: ignore[return-value]  # tests answer anything

@@ -14,12 +14,15 @@ from amends.contracts.errors import AmendsError, Misuse
 from amends.contracts.results import Result
 from amends.contracts.worker_grant import CapabilityGrant
 from amends.contracts.worker_payload import Cancelled, Failed, Running, Succeeded, ToolPayload
+from amends.journal.capacity import JournalLimits
+from amends.journal.records import Ruling
 from amends.ledger.records import LedgerState
 from amends.ledger.targets import Stage
 from amends.protocol.versions import Version
 from amends.testing.durable import Moment
 from amends.testing.workbench import Workbench
 from amends.worker.adapters import Call
+from amends.worker.ruling import resolve
 from tests.unit.host.loop_worker import RELEASE, WITHDRAWAL, Withdrawal, World
 from tests.unit.worker.stage import GRANT
 
@@ -458,6 +461,72 @@ async def test_version_five_cannot_look_a_compensation_up_so_a_person_is_called(
         Status.OUTCOME_UNKNOWN,
         "worker.lookup_unsupported",
     )
+
+
+@pytest.mark.rule("INT-3")
+async def test_an_inverse_whose_input_is_not_kept_is_looked_up_without_it() -> None:
+    world = World(redacted=True)
+    async with world.bench() as bench:
+        done = await executed(bench)
+        world.worker.provider.after = hangs_up(world)
+        undone = await bench.alice.compensate(done, WITHDRAWAL)
+        bench.wait(LATER_S)
+        await bench.sweep()
+        record = await bench.record(undone)
+    assert (record.status, record.verdict) == (Status.RECONCILED, Verdict.COMMITTED)
+
+
+@pytest.mark.rule("INT-3")
+async def test_an_inverse_whose_input_is_not_kept_is_offered_again_only_with_it() -> None:
+    world = World(redacted=True)
+    world.denies = Stage.SEAL
+    async with world.bench() as bench:
+        done = await executed(bench)
+        undone = await bench.alice.compensate(done, WITHDRAWAL)
+        world.denies = None
+        bench.wait(LATER_S)
+        await bench.alice.reconcile(undone)
+        record = await bench.record(undone)
+        assert (record.status, record.error and record.error.code) == (
+            Status.OUTCOME_UNKNOWN,
+            "action.input_required",
+        )
+        assert world.effects == [1]
+        bench.wait(LATER_S)
+        found = await bench.alice.reconcile(undone, input={"undo": "release"})
+    assert (found.status, found.verdict) == (WireStatus.RECONCILED, Verdict.COMMITTED)
+    assert world.effects == [1, 1]
+
+
+@pytest.mark.rule("INT-3")
+async def test_what_a_person_rules_in_the_journal_reaches_the_ledger_and_then_the_record() -> None:
+    world = World()
+    world.worker.provider.found = lambda _: None
+    async with world.bench() as bench:
+        done = await executed(bench)
+        world.worker.provider.after = hangs_up(world)
+        undone = await bench.alice.compensate(done, WITHDRAWAL)
+        (operation,) = world.worker.ledger_of_all.operations
+        assert operation.compensation is not None
+        resolve(
+            world.worker.journal.open(),
+            JournalLimits(),
+            operation.operation_key,
+            operation.compensation.compensation_key,
+            Succeeded(ToolPayload.json({"seen": "by olga"})),
+            Ruling(who="olga", why="it is gone", evidence="ticket 7"),
+            old_run_gone=True,
+        )
+        bench.wait(LATER_S)
+        await bench.sweep()
+        record = await bench.record(undone)
+        (operation,) = world.worker.ledger_of_all.operations
+        code = await refusal(bench.olga.reconcile(undone, insist=True))
+    assert operation.compensation is not None
+    assert operation.compensation.state is LedgerState.SUCCEEDED
+    assert (record.status, record.verdict) == (Status.RECONCILED, Verdict.COMMITTED)
+    assert code == "transaction.reconcile_state_invalid"
+    assert world.effects == [1, 1]
 
 
 # ── INT-3a, INT-4: what is registered ────────────────────────────────────────────────────────────
