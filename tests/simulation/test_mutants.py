@@ -85,7 +85,7 @@ def _sends_whenever(running: Running, _now: datetime) -> timedelta:
 
 
 def _always_gives_back(
-    slots: CompensationSlots, record: TransactionRecord, _now: datetime
+    slots: CompensationSlots, record: TransactionRecord, _now: datetime, *, for_good: bool = False
 ) -> CompensationSlots | None:
     left = tuple(h for h in slots.holders if h.transaction_id != record.transaction_id)
     if left == slots.holders:

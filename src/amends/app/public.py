@@ -1,13 +1,16 @@
 """The names that programs import from `amends`: the one list of what is public.
 
 `amends` itself loads this module when the first of them is asked for. Whatever else a program needs
-is imported from the room that holds it, as the reference says.
+is imported from the room that holds it, as the reference says. What serves capabilities by workers
+is loaded when it is asked for: most programs have none.
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from amends.app.amends import Amends, Opening
 from amends.app.asking import TransactionResult
 from amends.app.capabilities import FunctionCapability, capability
-from amends.app.worker_capabilities import WorkerCapability, worker_capability
 from amends.connectors.blocking import BlockingAttempt
 from amends.connectors.http import http_capability, load_capabilities
 from amends.connectors.port import Attempt, OriginalEffect
@@ -53,7 +56,21 @@ from amends.contracts.worker_grant import CapabilityGrant
 from amends.recovery.notifying import Channel
 from amends.wiring.channels import CommandChannel, LogChannel, WebhookChannel, check_signed
 from amends.wiring.opening import Notices, Settings
-from amends.wiring.worker_processes import WorkerProcess
+
+if TYPE_CHECKING:
+    from amends.app.worker_capabilities import WorkerCapability, worker_capability
+    from amends.wiring.worker_processes import WorkerProcess
+else:
+
+    def __getattr__(name: str) -> object:
+        match name:
+            case "WorkerCapability" | "worker_capability":
+                return getattr(import_module("amends.app.worker_capabilities"), name)
+            case "WorkerProcess":
+                return import_module("amends.wiring.worker_processes").WorkerProcess
+            case _:
+                raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 __all__ = [
     "Action",
