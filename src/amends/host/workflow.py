@@ -11,7 +11,8 @@ after a crash is in the ledger, and `recovery` says what may be done about it.
 `OutcomeUnknown` says that something was sent and nobody knows what came of it. The entry stays
 open; call the same method again, over a new channel: the worker finds it under the same key.
 
-Deliberately not here: where ledgers lie, which worker is asked, and when.
+It is usable by itself, without a runtime (INT-6). Deliberately not here: where ledgers lie, which
+worker is asked, and when.
 """
 
 import asyncio

@@ -1,5 +1,7 @@
 """The host's sequence, over a worker's real shell and one wire."""
 
+import pytest
+
 from amends.contracts.worker_payload import Succeeded
 from amends.ledger.records import LedgerState
 from amends.ledger.recovery import Recovery
@@ -17,6 +19,7 @@ async def test_an_operation_is_recorded_dispatched_and_its_end_is_durable() -> N
     assert both.ends is None
 
 
+@pytest.mark.rule("INT-6")
 async def test_an_operation_is_compensated_once_and_then_reported() -> None:
     both = Both()
     workflow, key = await both.succeeded()
