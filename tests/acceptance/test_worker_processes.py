@@ -14,8 +14,10 @@ import pytest
 
 from amends.contracts.errors import AmendsError, OutcomeUnknown
 from amends.contracts.worker_grant import grant_fingerprint
+from amends.contracts.worker_messages import Indeterminate
 from amends.contracts.worker_payload import Succeeded
 from amends.host.channel import WorkerChannel
+from amends.ledger.records import LedgerState
 from amends.ledger.recovery import Recovery
 from amends.protocol.bootstrap import Bootstrap, SessionKey
 from amends.transports.children import ChildWorker, start_child
@@ -148,6 +150,31 @@ async def test_a_worker_that_is_asked_to_end_writes_down_what_it_began(
         assert await child.process.wait() == 0
     async with place.worker() as (channel, _):
         assert isinstance(await workflow.dispatch(channel, key, INPUT), Succeeded)
+    assert place.lines() == [key]
+
+
+@pytest.mark.case("STK-08")
+@pytest.mark.fault(45)
+@pytest.mark.parametrize("sends", [signal.SIGTERM, signal.SIGKILL])
+async def test_a_worker_that_is_asked_to_end_in_vain_leaves_what_a_killed_one_leaves(
+    place: Place, monkeypatch: pytest.MonkeyPatch, sends: signal.Signals
+) -> None:
+    monkeypatch.setenv("AMENDS_TEST_HANG_S", "3")
+    monkeypatch.setenv("AMENDS_TEST_LIMIT_S", "0.3")
+    both = Both()
+    workflow = await both.workflow()
+    key = await workflow.record(INTENT)
+    async with place.worker("op-") as (channel, child):
+        dispatching = asyncio.ensure_future(workflow.dispatch(channel, key, INPUT))
+        await until(1, place)
+        child.process.send_signal(sends)
+        assert await child.process.wait() != 0
+        [answer] = await asyncio.gather(dispatching, return_exceptions=True)
+        assert isinstance(answer, OutcomeUnknown | Indeterminate)
+    assert workflow.ledger.operations[0].state is LedgerState.PENDING
+    assert workflow.recovery(key) is Recovery.LOOK_UP_ORIGINAL
+    async with place.worker() as (channel, _):
+        assert isinstance(await workflow.reconcile(channel, key), Succeeded)
     assert place.lines() == [key]
 
 

@@ -1,6 +1,7 @@
 """Adapters of a worker process, for `test_worker_processes`: every effect is a line in a file.
 
-`AMENDS_TEST_EFFECTS` names the file. `AMENDS_TEST_HANG` makes a handler wait behind its effect.
+`AMENDS_TEST_EFFECTS` names the file. `AMENDS_TEST_HANG` makes a handler wait behind its effect, and
+`AMENDS_TEST_LIMIT_S` says how long it may.
 """
 
 import os
@@ -11,7 +12,11 @@ from amends.contracts.worker_payload import Failed, Status, Succeeded, ToolPaylo
 from amends.worker.adapters import Adapter, AdapterContract, Call, LookUp
 
 DONE = Succeeded(ToolPayload.json({"done": True}))
-release = Adapter("release.publish", contract=AdapterContract.RECONCILIATION)
+release = Adapter(
+    "release.publish",
+    contract=AdapterContract.RECONCILIATION,
+    handler_limit_s=float(os.environ.get("AMENDS_TEST_LIMIT_S", "30")),
+)
 
 
 def effects() -> Path:

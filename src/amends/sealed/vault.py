@@ -15,6 +15,7 @@ import os
 from typing import Final, NamedTuple
 
 from amends.contracts.codes import coded
+from amends.contracts.errors import Corrupt
 from amends.contracts.persistence import PersistReceipt, content_digest
 from amends.sealed.anchors import FIRST, Anchor, Floor, check_held
 from amends.sealed.envelopes import NONCE_BYTES, Place, Snapshot, seal, unseal
@@ -36,9 +37,15 @@ class Storage(NamedTuple):
     encrypted: bool = False
 
     def local(self) -> Snapshot | None:
-        """The record as the file has it, authenticated; nothing says that it is the latest."""
+        """The record as the file has it, authenticated; nothing says that it is the latest.
+
+        A record that cannot be trusted is named by its file, and left as it is.
+        """
         data = self.file.read()
-        return None if data is None else unseal(self.place, self.keys, data)
+        try:
+            return None if data is None else unseal(self.place, self.keys, data)
+        except Corrupt as error:
+            raise coded(error.code, {"file": self.file.name}) from None
 
     def sealed(self, payload: bytes, before: Floor) -> bytes:
         """The next record after `before`."""

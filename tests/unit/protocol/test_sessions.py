@@ -226,6 +226,7 @@ def test_a_head_is_there_exactly_in_version_6(version: Version) -> None:
     assert broken.details == {"reason": "worker.head_required"}
 
 
+@pytest.mark.fault(61)
 @pytest.mark.parametrize(
     ("payload", "code"),
     [
@@ -289,6 +290,7 @@ def test_version_5_rejects_in_silence() -> None:
 
 
 @pytest.mark.rule("GR-5", "GR-6")
+@pytest.mark.fault(61)
 def test_the_host_refuses_before_it_uses_a_number() -> None:
     pair = opened(Version.LINES)
     message = message_of(K.DISPATCH_OPERATION, Version.LINES)
@@ -422,6 +424,7 @@ def test_answers_that_are_owed_may_come_after_the_close() -> None:
 
 
 @pytest.mark.rule("FR-2")
+@pytest.mark.fault(61)
 @pytest.mark.parametrize("field", ["tool", "operation_key", "compensation_key", "tenant_scope"])
 def test_an_answer_that_does_not_repeat_its_request_breaks_the_channel(field: str) -> None:
     pair, message = opened(), message_of(K.COMPENSATE_OPERATION)
@@ -529,6 +532,7 @@ def test_a_poisoned_session_sends_nothing_either() -> None:
         assert caught.value.code == "channel.poisoned"
 
 
+@pytest.mark.fault(61)
 @pytest.mark.parametrize("version", Version)
 def test_a_peer_cannot_make_a_session_hold_more_than_one_frame(version: Version) -> None:
     pair = opened(version)

@@ -269,7 +269,21 @@ def test_a_beginning_that_was_cut_off_is_begun_again_or_opened(
     assert Vault.open(storage).payload == b"first"
 
 
+@pytest.mark.fault(34)
+def test_a_flipped_bit_stops_at_the_record_which_is_named_and_left_alone(tmp_path: Path) -> None:
+    begun(tmp_path, b"first")
+    whole = record_of(tmp_path).read_bytes()
+    spoilt = whole.replace(b'"fence":', b'"fence":1')
+    record_of(tmp_path).write_bytes(spoilt)
+    with refused_with("sealed.tampered") as caught:
+        Vault.open(storage_in(tmp_path))
+    assert caught.error is not None
+    assert caught.error.details == {"file": "journal"}
+    assert record_of(tmp_path).read_bytes() == spoilt
+
+
 @pytest.mark.rule("ST-2", "ST-6")
+@pytest.mark.fault(33)
 @pytest.mark.parametrize("after", [False, True], ids=["not done", "done"])
 def test_whichever_call_of_a_save_fails_the_vault_is_poisoned_and_the_record_whole(
     tmp_path: Path, after: bool

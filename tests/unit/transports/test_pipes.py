@@ -140,6 +140,7 @@ async def test_a_child_gets_its_key_through_a_descriptor_and_nowhere_else() -> N
         assert await child.stop() == 0
 
 
+@pytest.mark.fault(61)
 async def test_a_child_that_does_not_end_is_killed_and_reaped() -> None:
     stubborn = "import time\nwhile True: time.sleep(1)"
     child = await start_child([sys.executable, "-c", stubborn], BOOTSTRAP)

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -11,12 +11,14 @@ import pytest
 
 from amends.contracts.errors import AmendsError
 from amends.journal.document import decode_journal, encode_journal
-from amends.journal.records import open_journal
+from amends.journal.observation import without_body
+from amends.journal.records import open_journal, require_record
 from amends.journal.reports import compensation_state
+from amends.journal.rulings import archive
 from amends.sealed.vault import Storage, Vault
 from amends.testing.faulty_disk import FaultyDisk
 from tests.unit.sealed.stage import anchor_in, record_of, storage_in
-from tests.unit.worker.stage import SCOPE, WIDE, Both
+from tests.unit.worker.stage import DONE, SCOPE, WIDE, Both
 
 LIMIT: Final = 16 * 1024 * 1024
 
@@ -84,6 +86,33 @@ async def test_no_handler_is_entered_unless_its_admission_is_durable(
             assert both.ends is not None  # it was poisoned, and says so
     assert seen["NoneType", 0] > 5
     assert seen["Pending", 1] > 5
+
+
+@pytest.mark.rule("WJ-1")
+@pytest.mark.fault(42)
+@pytest.mark.parametrize("after", [False, True])
+async def test_an_archiving_that_fails_anywhere_loses_no_entry_and_no_key(
+    tmp_path: Path, after: bool
+) -> None:
+    both = OnDisk(tmp_path)
+    with closing(both.anchor):
+        _, key = await both.succeeded()
+        states: Counter[bool] = Counter()
+        number = 0
+        while not states[True] or number < 10:
+            number += 1
+            vault = Vault.open(both.storage)
+            journal = decode_journal(vault.payload, max_bytes=LIMIT)
+            both.disk.fail_at(number, after=after)
+            with suppress(AmendsError):
+                vault.save(encode_journal(archive(journal, key)))
+            both.disk.heal()
+            vault = Vault.open(both.storage)
+            record = require_record(decode_journal(vault.payload, max_bytes=LIMIT), key)
+            states[record.archived] += 1
+            assert record.input_fingerprint == journal.records[0].input_fingerprint
+            assert record.state == (without_body(DONE) if record.archived else DONE)
+        assert states[False] > 5
 
 
 async def test_the_real_record_serves_as_well_as_that_of_the_tests(tmp_path: Path) -> None:
