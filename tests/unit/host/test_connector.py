@@ -107,6 +107,19 @@ async def test_what_the_worker_reports_settles_the_transaction(
     assert record.provider_operation is not None
 
 
+@pytest.mark.fault(60)
+async def test_a_success_that_only_the_worker_vouches_for_says_that_the_worker_said_so() -> None:
+    world = World()
+    world.worker.provider.before = lambda _: Succeeded(ToolPayload.json({"done": 1}))
+    async with world.bench() as bench:
+        done = await executed(bench)
+        record = await bench.record(done)
+    assert world.effects == []
+    assert done.status is WireStatus.COMMITTED
+    assert record.provider_operation is not None
+    assert record.provider_operation.provider == "worker"
+
+
 @pytest.mark.rule("INT-2")
 async def test_cancelled_is_a_definite_failure_where_its_contract_says_so() -> None:
     world = World(cancelled_is_absent=True)
