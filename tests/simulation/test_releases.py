@@ -130,6 +130,12 @@ def test_each_side_may_sleep_before_each_of_its_steps_while_others_take_over(sid
         assert seen["sealed.fenced"] > 0
 
 
+@pytest.mark.rule("WS-3")
+def test_who_is_gone_is_asked_once_the_journal_is_open() -> None:
+    """In this schedule a worker starts alone and gets its first word when two more came between."""
+    play_drawn(8939)
+
+
 @pytest.mark.rule("WS-1", "WS-3", "HL-2", "PM-3")
 @pytest.mark.parametrize("batch", range(BATCHES))
 def test_no_drawn_schedule_doubles_an_effect_or_ends_in_a_lie(batch: int) -> None:

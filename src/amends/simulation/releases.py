@@ -181,7 +181,7 @@ class ReleaseWorld:
             scope=SCOPE,
             open=self.journal.open,
             used=self.used,
-            predecessor_gone=self._are_gone(worker),
+            predecessor_gone=lambda: self._are_gone(worker),
         )
         adapters, nonce = make_adapters(act, has), self.world.random_bytes(32)
         await WorkerShell(end, bootstrap, adapters, access, nonce=nonce).run()

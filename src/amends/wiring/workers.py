@@ -116,7 +116,7 @@ async def _serve(
             open=lambda: _opened(opened.storage),
             used=UsedNames(opened.folder.private(_SESSIONS)),
             limits=place.limits,
-            predecessor_gone=True,
+            predecessor_gone=lambda: True,  # the folder is ours alone for as long as we live
         )
         nonce = secrets.token_bytes(NONCE_LENGTH)
         await WorkerShell(transport, bootstrap, adapters, access, nonce=nonce).run()

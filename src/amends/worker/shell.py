@@ -15,7 +15,7 @@ Deliberately not here: making transports, drawing names and keys, and where the 
 """
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Protocol, assert_never
 
 import msgspec
@@ -69,15 +69,16 @@ class UsedSessions(Protocol):
 class JournalAccess(msgspec.Struct, frozen=True, kw_only=True):
     """How a worker gets at its journal.
 
-    `predecessor_gone` says that every process that ever had this journal open has ended, so that
-    what a look-up does not find will not appear any more.
+    `predecessor_gone` says that every other process that ever had this journal open has ended, so
+    that what a look-up does not find will not appear any more. It is asked once the journal is
+    open: an answer from before does not know who had it in between.
     """
 
     scope: str
     open: OpenRecord
     used: UsedSessions
     limits: JournalLimits = JournalLimits()
-    predecessor_gone: bool = False
+    predecessor_gone: Callable[[], bool] = lambda: False
 
 
 class WorkerShell:
@@ -212,7 +213,7 @@ class WorkerShell:
             self._adapters,
             manifest,
             self._threads,
-            predecessor_gone=self._access.predecessor_gone,
+            predecessor_gone=self._access.predecessor_gone(),
         )
 
     def _start(self, request: Coroutine[object, object, None]) -> None:

@@ -101,7 +101,7 @@ class LoopWorker(WorkerLink):
             scope=tenant_scope(tenant),
             open=self.journal.open,
             used=self.used,
-            predecessor_gone=True,
+            predecessor_gone=lambda: True,
         )
         shell = WorkerShell(
             worker_end,

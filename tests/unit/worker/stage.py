@@ -132,7 +132,7 @@ class Both:
             scope=SCOPE,
             open=self.journal.open,
             used=self.used,
-            predecessor_gone=predecessor_gone,
+            predecessor_gone=lambda: predecessor_gone,
         )
         nonce = b"w" * 32 if self.version is Version.SEALED else b""
         adapters = Adapters(self.provider.adapter)

@@ -313,7 +313,7 @@ async def test_a_connection_on_which_the_server_spoke_unasked_is_not_used() -> N
     arrived: list[int] = []
     async with _talkative(arrived) as url, _transport() as transport:
         first = await _send(transport, _request(url))
-        await asyncio.sleep(0.06)
+        await asyncio.sleep(0.5)
         second = await _send(transport, _request(url))
     assert [one.status for one in (first, second) if isinstance(one, Answer)] == [201, 202]
     assert arrived == [1, 2]
@@ -323,7 +323,7 @@ async def test_a_server_that_speaks_unasked_on_every_connection_is_given_up_unse
     arrived: list[int] = []
     async with _talkative(arrived) as url, _transport() as transport:
         await asyncio.gather(*(_send(transport, _request(url)) for _ in range(9)))
-        await asyncio.sleep(0.06)
+        await asyncio.sleep(0.5)
         given_up = await _send(transport, _request(url))
         assert isinstance(await _send(transport, _request(url)), Answer)
     assert given_up == NotSent("spoke_unasked")
