@@ -25,11 +25,12 @@ from amends.stores.port import (
     Store,
 )
 from amends.stores.postgres import open_postgres
-from amends.stores.postgres.migrations import MIGRATIONS, Migration, migrate
+from amends.stores.postgres.migrations import MIGRATIONS, migrate
 from amends.stores.postgres.session import named
 from amends.stores.postgres.statements import begin, probe, write
 from amends.stores.postgres.verdicts import assumed
 from amends.stores.postgres.writes import prepare
+from amends.stores.schema_steps import Migration
 from amends.stores.shapes import SHAPES
 from amends.testing.postgres_bench import PostgresBench
 from amends.testing.postgres_server import Database, PostgresServer, run_apart

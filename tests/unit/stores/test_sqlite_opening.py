@@ -13,6 +13,7 @@ import pytest
 
 from amends.contracts.errors import AmendsError, Corrupt, Unavailable
 from amends.stores.port import Insert
+from amends.stores.schema_steps import Migration
 from amends.stores.sqlite import SqliteStore, open_sqlite
 from amends.stores.sqlite import connection as opening
 from amends.stores.sqlite.connection import (
@@ -27,7 +28,6 @@ from amends.stores.sqlite.failures import unopenable
 from amends.stores.sqlite.migrations import (
     APPLICATION_ID,
     MIGRATIONS,
-    Migration,
     migrate,
 )
 from amends.testing.clock import FixedClock

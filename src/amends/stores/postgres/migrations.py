@@ -8,17 +8,16 @@ this program does not know is refused, and so is one whose step had another text
 Deliberately not here: the SQL (`schema`), and steps backwards.
 """
 
-import hashlib
 import os
 from typing import Final
 
 import asyncpg
-import msgspec
 
-from amends.contracts.errors import Corrupt, Unavailable
+from amends.contracts.errors import Unavailable
 from amends.contracts.ids import uuid7_hex
 from amends.stores.postgres import schema
 from amends.stores.rows import to_micros
+from amends.stores.schema_steps import Migration, steps_left
 
 LOCK: Final = 0x416D6E64_00000001
 """Held while a step is applied."""
@@ -39,19 +38,6 @@ _THERE: Final = (
     " EXISTS (SELECT 1 FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace"
     " WHERE n.nspname = 'amends' AND c.relname = 'migrations')"
 )
-
-
-class Migration(msgspec.Struct, frozen=True):
-    """One step of the schema."""
-
-    number: int
-    name: str
-    sql: str
-
-    @property
-    def checksum(self) -> str:
-        """SHA-256 of the SQL."""
-        return hashlib.sha256(self.sql.encode()).hexdigest()
 
 
 MIGRATIONS: Final = (Migration(1, "documents and receipts", schema.DOCUMENTS_AND_RECEIPTS),)
@@ -92,12 +78,7 @@ async def missing_steps(
         return migrations
     rows = await connection.fetch("SELECT number, checksum FROM amends.migrations")
     taken = {row[0]: row[1] for row in rows}
-    if unknown := taken.keys() - {migration.number for migration in migrations}:
-        raise _too_new(max(unknown), migrations)
-    for migration in migrations:
-        if taken.get(migration.number, migration.checksum) != migration.checksum:
-            raise _changed(migration)
-    return tuple(migration for migration in migrations if migration.number not in taken)
+    return steps_left(taken, migrations)
 
 
 async def _begin(connection: asyncpg.Connection) -> None:
@@ -128,22 +109,4 @@ def _foreign() -> Unavailable:
         "store.foreign_file",
         "This database has a schema named amends, and it is not a store of Amends.",
         next_step="Give Amends a database of its own; an empty one will do.",
-    )
-
-
-def _too_new(number: int, migrations: tuple[Migration, ...]) -> Unavailable:
-    return Unavailable(
-        "store.schema_too_new",
-        "This store was written by a newer version of Amends. Nothing in it was changed.",
-        details={"store": number, "program": max(step.number for step in migrations)},
-        next_step="Use that version or a later one, or restore a backup made before the upgrade.",
-    )
-
-
-def _changed(migration: Migration) -> Corrupt:
-    return Corrupt(
-        "store.schema_changed",
-        f"Step {migration.number} of this store's schema is not the step this program knows.",
-        details={"step": migration.number},
-        next_step="Use the released program that made the store, or restore a backup.",
     )

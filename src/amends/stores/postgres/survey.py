@@ -27,11 +27,11 @@ from amends.stores.postgres.migrations import (
     MIGRATIONS,
     SYSTEM,
     TIMELINE,
-    Migration,
     missing_steps,
 )
 from amends.stores.postgres.reader import row_columns, row_of
 from amends.stores.rows import read_receipt, show_row
+from amends.stores.schema_steps import Migration
 from amends.stores.shapes import shape_of
 from amends.stores.surveys import ChainName, ReadChain
 

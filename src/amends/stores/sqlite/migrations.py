@@ -8,35 +8,20 @@ many processes start at once, each step happens once.
 Deliberately not here: the SQL (`schema`), and steps backwards; a downgrade restores a backup.
 """
 
-import hashlib
 import os
 from datetime import datetime
 from typing import Final
 
 import apsw
-import msgspec
 
-from amends.contracts.errors import Corrupt, Unavailable
+from amends.contracts.errors import Unavailable
 from amends.contracts.ids import uuid7_hex
 from amends.stores.rows import to_micros
+from amends.stores.schema_steps import Migration, steps_left
 from amends.stores.sqlite import schema
 
 APPLICATION_ID: Final = 0x416D6E64
 """`Amnd` in the header: how a file is known to be ours."""
-
-
-class Migration(msgspec.Struct, frozen=True):
-    """One step of the schema."""
-
-    number: int
-    name: str
-    sql: str
-
-    @property
-    def checksum(self) -> str:
-        """SHA-256 of the SQL."""
-        return hashlib.sha256(self.sql.encode()).hexdigest()
-
 
 MIGRATIONS: Final = (
     Migration(1, "documents and receipts", schema.DOCUMENTS_AND_RECEIPTS),
@@ -78,12 +63,7 @@ def missing_steps(
     if connection.pragma("application_id") != APPLICATION_ID:
         raise _foreign()
     taken = dict(connection.execute("SELECT number, checksum FROM migrations"))
-    if unknown := taken.keys() - {migration.number for migration in migrations}:
-        raise _too_new(max(unknown), migrations)
-    for migration in migrations:
-        if taken.get(migration.number, migration.checksum) != migration.checksum:
-            raise _changed(migration)
-    return tuple(migration for migration in migrations if migration.number not in taken)
+    return steps_left(taken, migrations)
 
 
 def _begin(connection: apsw.Connection, now: datetime) -> None:
@@ -107,22 +87,4 @@ def _foreign() -> Unavailable:
         "store.foreign_file",
         "This file holds something, and it is not a store of Amends.",
         next_step="Give Amends a file of its own; a path that does not exist yet will do.",
-    )
-
-
-def _too_new(number: int, migrations: tuple[Migration, ...]) -> Unavailable:
-    return Unavailable(
-        "store.schema_too_new",
-        "This store was written by a newer version of Amends. Nothing in it was changed.",
-        details={"store": number, "program": max(step.number for step in migrations)},
-        next_step="Use that version or a later one, or restore a backup made before the upgrade.",
-    )
-
-
-def _changed(migration: Migration) -> Corrupt:
-    return Corrupt(
-        "store.schema_changed",
-        f"Step {migration.number} of this store's schema is not the step this program knows.",
-        details={"step": migration.number},
-        next_step="Use the released program that made the store, or restore a backup.",
     )

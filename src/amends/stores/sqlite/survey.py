@@ -21,11 +21,12 @@ from amends.contracts.evidence import Receipt
 from amends.contracts.ids import TenantId, TransactionId
 from amends.stores.port import Stored, Unreadable
 from amends.stores.rows import read_receipt, show_row, system_clock
+from amends.stores.schema_steps import Migration
 from amends.stores.shapes import shape_of
 from amends.stores.sqlite.connection import BUSY_MS, let_go
 from amends.stores.sqlite.failures import unopenable
 from amends.stores.sqlite.logbook import FileLogbook
-from amends.stores.sqlite.migrations import Migration, missing_steps
+from amends.stores.sqlite.migrations import missing_steps
 from amends.stores.sqlite.reader import row_of
 from amends.stores.sqlite.statements import CHAIN, statements_of
 from amends.stores.surveys import ChainName, ReadChain
