@@ -108,7 +108,7 @@ bubblewrap:
 	@if [ "$$(uname -s)" != Linux ] || command -v bwrap >/dev/null; then exit 0; fi; \
 	if [ "$$(id -u)" -eq 0 ] && command -v apt-get >/dev/null; then \
 		echo "Installing bubblewrap."; \
-		apt-get update -qq && DEBIAN_FRONTEND=noninteractive \
+		apt-get update -qq; DEBIAN_FRONTEND=noninteractive \
 			apt-get install -qq --yes --no-install-recommends bubblewrap >/dev/null && exit 0; \
 	fi; \
 	echo "The tests need bubblewrap, which root has to install. On Debian and Ubuntu:" >&2; \
