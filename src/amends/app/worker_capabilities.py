@@ -149,14 +149,14 @@ def worker_capability(
     after its lease an attempt may still reach the worker, so that a journal without it proves
     absence only after that; without one, only a person may say so. `window` counts from the effect.
     """
-    effects = tuple(choice_of(effect, SideEffect, "side_effects") for effect in side_effects)
+    taken = input_type(input)
     declared = Capability(
         id=CapabilityId(id),
         title=title or id,
         description=description,
-        side_effects=effects,
+        side_effects=tuple(choice_of(one, SideEffect, "side_effects") for one in side_effects),
         risk=choice_of(risk, Risk, "risk"),
-        input_schema=(taken := input_type(input)).schema,
+        input_schema=taken.schema,
         required_scopes=tuple(required_scopes),
         transaction=TransactionContract(supported_modes=_MODES),
         idempotency=idempotency,
@@ -170,11 +170,6 @@ def worker_capability(
         served_by="worker",
         accepted_risks=tuple(accepted_risks),
     )
-    compensation = CompensationContract(
-        mode=CompensationMode.SUPPORTED,
-        window_ms=_ms(window),
-        requires_approval=compensation_requires_approval,
-    )
     return WorkerCapability(
         WorkerDeclaration(
             declared=declared,
@@ -182,8 +177,14 @@ def worker_capability(
             tool=WorkerTool(grant=grant, granted=granted, cancelled_is_absent=cancelled_is_absent),
             input=taken,
             inverse=input_type({} if inverse is None else inverse),
-            compensation=compensation,
+            compensation=_supported(window, compensation_requires_approval),
         )
+    )
+
+
+def _supported(window: timedelta | None, requires_approval: bool) -> CompensationContract:
+    return CompensationContract(
+        mode=CompensationMode.SUPPORTED, window_ms=_ms(window), requires_approval=requires_approval
     )
 
 

@@ -4,17 +4,22 @@ It is no part of the store port: the runtime never asks it. Each driver with som
 answers it in its own way, and writes nothing.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from amends.contracts.documents import Document, LogCheckpoint
+from amends.contracts.errors import Corrupt
 from amends.contracts.evidence import Receipt
 from amends.contracts.ids import TenantId
 from amends.stores.port import Stored, Unreadable
+from amends.stores.rows import read_receipt
 
 D = TypeVar("D", bound=Document)
+
+Row: TypeAlias = Sequence[Any]
+"""One row of an answer in SQL."""
 
 
 class ChainName(NamedTuple):
@@ -136,6 +141,33 @@ class Surveyed(Protocol):
     def record(self, type_: type[D], tenant: TenantId, id_: str) -> Stored[D] | Unreadable | None:
         """One document, as it lies there."""
         ...
+
+
+def chain_names(page: Callable[[tuple[str, str]], Sequence[Row]]) -> Iterator[ChainName]:
+    """Every chain, read page by page; `page` gives those after a tenant and chain."""
+    last = ("", "")
+    while rows := page(last):
+        for tenant, chain in rows:
+            last = (tenant, chain)
+            yield ChainName(TenantId(tenant), chain)
+
+
+def read_chain(name: ChainName, page: Callable[[int], Sequence[Row]]) -> ReadChain:
+    """A whole chain, read page by page; `page` gives bodies and numbers after a number.
+
+    A receipt that cannot be read is passed over and counted.
+    """
+    receipts: list[Receipt] = []
+    unreadable: list[int] = []
+    after = 0
+    while rows := page(after):
+        for body, number in rows:
+            after = number
+            try:
+                receipts.append(read_receipt(body, name.tenant, name.chain, number))
+            except Corrupt:
+                unreadable.append(number)
+    return ReadChain(tuple(receipts), tuple(unreadable))
 
 
 def own_checkpoints(survey: Surveyed) -> tuple[LogCheckpoint, ...]:

@@ -14,8 +14,7 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from amends.contracts.documents import Document
-from amends.contracts.errors import Corrupt, Unavailable
-from amends.contracts.evidence import Receipt
+from amends.contracts.errors import Unavailable
 from amends.contracts.ids import TenantId
 from amends.stores.port import Stored, Unreadable
 from amends.stores.postgres.address import address_of
@@ -30,10 +29,10 @@ from amends.stores.postgres.migrations import (
     missing_steps,
 )
 from amends.stores.postgres.reader import row_columns, row_of
-from amends.stores.rows import read_receipt, show_row
+from amends.stores.rows import show_row
 from amends.stores.schema_steps import Migration
 from amends.stores.shapes import shape_of
-from amends.stores.surveys import ChainName, ReadChain
+from amends.stores.surveys import ChainName, ReadChain, chain_names, read_chain
 
 D = TypeVar("D", bound=Document)
 T = TypeVar("T")
@@ -179,11 +178,7 @@ class PostgresSurvey:
 
     def chains(self) -> Iterator[ChainName]:
         """Every receipt chain, by tenant and name."""
-        last = ("", "")
-        while rows := self._ask(_CHAINS, *last, AT_ONCE):
-            for tenant, chain in rows:
-                last = (tenant, chain)
-                yield ChainName(TenantId(tenant), chain)
+        return chain_names(lambda last: self._ask(_CHAINS, *last, AT_ONCE))
 
     def unchained(self) -> Iterator[tuple[TenantId, str]]:
         """Transactions without a single receipt, by tenant and id."""
@@ -191,17 +186,9 @@ class PostgresSurvey:
 
     def receipts(self, name: ChainName) -> ReadChain:
         """The whole of one chain; a receipt that cannot be read is passed over and counted."""
-        receipts: list[Receipt] = []
-        unreadable: list[int] = []
-        after = 0
-        while rows := self._ask(_RECEIPTS, name.tenant, name.chain, after, AT_ONCE):
-            for body, number in rows:
-                after = number
-                try:
-                    receipts.append(read_receipt(body, name.tenant, name.chain, number))
-                except Corrupt:
-                    unreadable.append(number)
-        return ReadChain(tuple(receipts), tuple(unreadable))
+        return read_chain(
+            name, lambda after: self._ask(_RECEIPTS, name.tenant, name.chain, after, AT_ONCE)
+        )
 
     def record(self, type_: type[D], tenant: TenantId, id_: str) -> Stored[D] | Unreadable | None:
         """One document, as it lies there."""

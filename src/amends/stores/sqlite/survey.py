@@ -17,10 +17,9 @@ import apsw
 
 from amends.contracts.documents import Document
 from amends.contracts.errors import Corrupt
-from amends.contracts.evidence import Receipt
 from amends.contracts.ids import TenantId, TransactionId
 from amends.stores.port import Stored, Unreadable
-from amends.stores.rows import read_receipt, show_row, system_clock
+from amends.stores.rows import show_row, system_clock
 from amends.stores.schema_steps import Migration
 from amends.stores.shapes import shape_of
 from amends.stores.sqlite.connection import BUSY_MS, let_go
@@ -29,7 +28,7 @@ from amends.stores.sqlite.logbook import FileLogbook
 from amends.stores.sqlite.migrations import missing_steps
 from amends.stores.sqlite.reader import row_of
 from amends.stores.sqlite.statements import CHAIN, statements_of
-from amends.stores.surveys import ChainName, ReadChain
+from amends.stores.surveys import ChainName, ReadChain, chain_names, read_chain
 
 D = TypeVar("D", bound=Document)
 
@@ -167,11 +166,7 @@ class Survey:
 
     def chains(self) -> Iterator[ChainName]:
         """Every receipt chain, by tenant and name."""
-        last = ("", "")
-        while rows := self.ask(_CHAINS, *last, AT_ONCE):
-            for tenant, chain in rows:
-                last = (tenant, chain)
-                yield ChainName(TenantId(tenant), chain)
+        return chain_names(lambda last: self.ask(_CHAINS, *last, AT_ONCE))
 
     def unchained(self) -> Iterator[tuple[TenantId, str]]:
         """Transactions without a single receipt, by tenant and id."""
@@ -179,17 +174,9 @@ class Survey:
 
     def receipts(self, name: ChainName) -> ReadChain:
         """The whole of one chain; a receipt that cannot be read is passed over and counted."""
-        receipts: list[Receipt] = []
-        unreadable: list[int] = []
-        after = 0
-        while rows := self.ask(CHAIN, name.tenant, name.chain, after, AT_ONCE):
-            for body, number in rows:
-                after = number
-                try:
-                    receipts.append(read_receipt(body, name.tenant, name.chain, number))
-                except Corrupt:
-                    unreadable.append(number)
-        return ReadChain(tuple(receipts), tuple(unreadable))
+        return read_chain(
+            name, lambda after: self.ask(CHAIN, name.tenant, name.chain, after, AT_ONCE)
+        )
 
     def beyond(self, other: Path) -> tuple[BeyondIt, ...]:
         """Transactions that another file does not have, or has only as they were before."""
