@@ -4,6 +4,7 @@ The ids are those of long ago, so that new ones come after them, as they would.
 """
 
 import asyncio
+import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -28,6 +29,7 @@ def filled(path: Path, records: int) -> None:
         shutil.move(source.with_suffix(".part.key"), source.with_suffix(".db.key"))
     shutil.copy(source, path)
     shutil.copy(source.with_suffix(".db.key"), path.with_name(path.name + ".key"))
+    os.sync()  # gigabytes still to be written back would be measured with what comes next
 
 
 def _fill(path: Path, records: int) -> None:
