@@ -42,7 +42,8 @@ from amends.contracts.ids import CapabilityId
 from amends.contracts.json_types import JsonObject
 from amends.contracts.limits import PLAN_TTL_MS, TIMEOUT_MS
 from amends.contracts.worker_grant import CapabilityGrant
-from amends.host.connector import WorkerConnector, WorkerLink
+from amends.host.connector import WorkerConnector
+from amends.host.link import WorkerLink
 from amends.host.tools import GrantCheck, InverseVerifier, WorkerTool
 
 V = TypeVar("V", bound=InverseVerifier)

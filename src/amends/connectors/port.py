@@ -14,7 +14,7 @@ import msgspec
 
 from amends.contracts import limits
 from amends.contracts.declarations import Capability
-from amends.contracts.enums import Handler
+from amends.contracts.enums import Handler, Verdict
 from amends.contracts.ids import (
     ActionId,
     CapabilityId,
@@ -178,6 +178,37 @@ class Closable(Protocol):
 
     async def aclose(self) -> None:
         """Close what it holds in the running event loop; it may be used again, and closed again."""
+        ...
+
+
+class HandRuling(msgspec.Struct, frozen=True, kw_only=True):
+    """What a person found out of an effect, for a connector that keeps an account of it.
+
+    `operation` is what the record names, if it names one; `original` is the target's effect where a
+    compensation is ruled on. The texts are as the record will keep them.
+    """
+
+    tenant: TenantId
+    transaction_id: TransactionId
+    intent_digest: str
+    verdict: Verdict
+    by: str
+    reference: str
+    note: str
+    operation: ProviderOperation | None = None
+    original: OriginalEffect | None = None
+
+
+@runtime_checkable
+class KeepsAccounts(Protocol):
+    """A connector with durable accounts of its own, which a person's ruling goes into first."""
+
+    async def rule(self, ruling: HandRuling) -> ProviderOperation | None:
+        """Take a ruling in, durably, before the transaction is settled; the effect's reference.
+
+        None where there was nothing to take it into. It may be repeated after a crash. Whatever it
+        raises, the transaction stays as it is.
+        """
         ...
 
 

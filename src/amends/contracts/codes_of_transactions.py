@@ -225,6 +225,16 @@ TRANSACTION_CODES: Final[Mapping[str, Code]] = MappingProxyType(
             "An earlier request may still be under way, so absence is not proven.",
             "Wait for the horizon, or accept the risk explicitly.",
         ),
+        "transaction.settle_not_recorded": Code(
+            Unavailable,
+            "The accounts beside the transaction could not take the ruling; it is as it was.",
+            "Mend what is named, then settle it again: each step may be repeated.",
+        ),
+        "transaction.settle_needs_capability": Code(
+            Refused,
+            "A worker serves this transaction, and its capability is not registered here.",
+            "Settle it where it is: the worker's journal and the ledger are resolved first.",
+        ),
         "transaction.revision_conflict": Code(
             Conflict, "The transaction changed meanwhile.", "Look at it again, then decide."
         ),

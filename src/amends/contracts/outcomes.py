@@ -5,11 +5,16 @@ only the declared definite ones stay definite. `NotFound` is a look-up's word an
 absence by itself.
 """
 
+from typing import Final
+
 import msgspec
 
 from amends.contracts.enums import ErrorCategory
 from amends.contracts.ids import ProviderOperationId
 from amends.contracts.json_types import Json
+
+WORKER: Final = "worker"
+"""The provider that references of worker operations name."""
 
 
 class ProviderOperation(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):

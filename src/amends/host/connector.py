@@ -13,25 +13,23 @@ A look-up never carries an original out. Of a compensation the scheduler only as
 operator offers the recorded intent again, and the journal knows it, or carries it out if it never
 came (INT-3).
 
-Deliberately not here: where workers and ledgers are (`WorkerLink`), and what statuses mean
-(`endings`).
+Deliberately not here: where workers and ledgers are (`WorkerLink`), what statuses mean (`endings`),
+and what a person rules (`ruling`).
 """
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
-from typing import Protocol
 
 import msgspec
 
 from amends.connectors.inputs import InputType
-from amends.connectors.port import Attempt, Call, OriginalEffect
+from amends.connectors.port import Attempt, Call, HandRuling, OriginalEffect
 from amends.contracts.codes import coded
 from amends.contracts.enums import Handler
 from amends.contracts.errors import AmendsError
-from amends.contracts.ids import TenantId, TransactionId
-from amends.contracts.outcomes import NotFound, Outcome, Pending
-from amends.contracts.worker_grant import CapabilityGrant
+from amends.contracts.ids import TransactionId
+from amends.contracts.outcomes import NotFound, Outcome, Pending, ProviderOperation
 from amends.contracts.worker_identity import host_input_fingerprint
 from amends.contracts.worker_messages import (
     AnsweredStatus,
@@ -52,40 +50,18 @@ from amends.host.identities import (
     plan_of,
     tenant_scope,
 )
-from amends.host.keeping import OpenRecord
+from amends.host.link import WorkerLink
+from amends.host.ruling import NO_OPERATION, rule_by_hand
 from amends.host.tools import Judges, WorkerTool
 from amends.host.workflow import Workflow
 from amends.ledger.operations import OperationIntent
-from amends.ledger.plans import WorkflowPlan
 from amends.ledger.records import Ledger, LedgerCompensation, LedgerOperation
 from amends.ledger.recovery import Recovery
 from amends.ledger.targets import Target
 
 UNSUPPORTED: str = "worker.lookup_unsupported"
-NO_OPERATION: str = "ledger.operation_unknown"
 NO_INPUT: str = "action.input_required"
 _LOOK_UPS_SINCE = 6
-
-
-class WorkerLink(Protocol):
-    """The way to a tenant's worker, and to the ledgers about it."""
-
-    def channel(
-        self, tenant: TenantId, grant: CapabilityGrant, *, limit_s: float
-    ) -> AbstractAsyncContextManager[WorkerChannel]:
-        """A fresh session under this grant. Raises before anything was asked."""
-        ...
-
-    async def ledger(self, name: str, plan: WorkflowPlan, *, create: bool) -> OpenRecord | None:
-        """How a ledger is opened, made empty first where there is none and `create` says so.
-
-        None where there is none. One that was lost is not there anew: that raises.
-        """
-        ...
-
-    async def aclose(self) -> None:
-        """Let go of what is held."""
-        ...
 
 
 class WorkerConnector:
@@ -123,6 +99,10 @@ class WorkerConnector:
                 return await self._looked_up(call, self._find)
             case _:
                 return endings.refused(coded("worker.handler_missing"))
+
+    async def rule(self, ruling: HandRuling) -> ProviderOperation | None:
+        """See `KeepsAccounts`: the journal first, then the ledger. Raises as `rule_by_hand`."""
+        return await rule_by_hand(self._link, ruling, self._tool.grant.format)
 
     async def aclose(self) -> None:
         """See `Closable`. A verifier that hangs in a thread is left to itself."""

@@ -20,6 +20,7 @@ from amends.contracts.errors import AmendsError, Refused, Unavailable
 from amends.contracts.ids import ProviderOperationId
 from amends.contracts.json_types import Json
 from amends.contracts.outcomes import (
+    WORKER,
     Applied,
     ErrorInfo,
     NotApplied,
@@ -38,7 +39,7 @@ from amends.contracts.worker_payload import (
     SucceededOversize,
 )
 
-PROVIDER: Final = "worker"
+PROVIDER: Final = WORKER
 FAILED: Final = "worker.failed"
 CANCELLED: Final = "worker.cancelled"
 INDETERMINATE: Final = "worker.indeterminate_operation"

@@ -46,7 +46,7 @@ def resolve_operation(
     `check_found`.
     """
     record = require_record(journal, operation_key)
-    _check_ruling(journal, ruling)
+    check_ruling(journal, ruling)
     check_found(record.state, ending, old_run_gone=old_run_gone)
     return _fitting(with_record(journal, replace(record, state=ending, ruling=ruling)), limits)
 
@@ -64,7 +64,7 @@ def resolve_compensation(
     """As `resolve_operation`, for the inverse. Raises `journal.compensation_unknown` too."""
     record = require_record(journal, operation_key)
     held = require_compensation(record, compensation_key)
-    _check_ruling(journal, ruling)
+    check_ruling(journal, ruling)
     check_found(held.state, ending, old_run_gone=old_run_gone)
     ended = replace(held, state=ending, ruling=ruling)
     return _fitting(with_record(journal, replace(record, compensation=ended)), limits)
@@ -86,7 +86,7 @@ def supersede_grant(
     """
     record = require_record(journal, operation_key)
     held = require_compensation(record, compensation_key)
-    _check_ruling(journal, ruling)
+    check_ruling(journal, ruling)
     if not is_open(held.state) or held.grant_fingerprint == new:
         raise coded("journal.supersede_refused")
     step = Supersession(
@@ -107,7 +107,7 @@ def release(journal: Journal, ruling: Ruling, limits: JournalLimits) -> Journal:
     """
     if journal.frozen is None:
         raise coded("journal.not_frozen")
-    _check_ruling(journal, ruling)
+    check_ruling(journal, ruling)
     thawed = replace(journal, frozen=None, releases=(*journal.releases, ruling))
     return _fitting(thawed, limits)
 
@@ -118,7 +118,7 @@ def reseated(journal: Journal, ruling: Ruling, limits: JournalLimits) -> Journal
     What is open stays look-up only, as ever. Raises `Refused`: `journal.ruling_refused`,
     `journal.full`.
     """
-    _check_ruling(journal, ruling)
+    check_ruling(journal, ruling)
     frozen = replace(journal, frozen=RESEATED, releases=(*journal.releases, ruling))
     return _fitting(frozen, limits)
 
@@ -150,7 +150,8 @@ def _fitting(journal: Journal, limits: JournalLimits) -> Journal:
     return journal
 
 
-def _check_ruling(journal: Journal, ruling: Ruling) -> None:
+def check_ruling(journal: Journal, ruling: Ruling) -> None:
+    """Raises `Refused` (`journal.ruling_refused`) for one that this journal cannot keep."""
     texts = (ruling.who, ruling.why, ruling.evidence)
     is_full = all(text.strip() and len(text.encode()) <= TEXT_BYTES for text in texts)
     if journal.format_version == FORMAT_5 or not is_full:

@@ -34,6 +34,7 @@ from amends.contracts.worker_payload import (
     ToolPayload,
 )
 from amends.ledger.records import LedgerState
+from amends.ledger.table import state_of
 
 _Sent: TypeAlias = (
     OperationRequest | ReconciliationRequest | CompensationRequest | CompensationStateRequest
@@ -91,13 +92,9 @@ def _state_of(status: AnsweredStatus, grant: CapabilityGrant) -> LedgerState | N
             return LedgerState.RUNNING
         case Succeeded(payload):
             _check_output(payload, grant)
-            return LedgerState.SUCCEEDED
-        case SucceededOversize():
-            return LedgerState.SUCCEEDED
-        case Failed():
-            return LedgerState.FAILED
-        case Cancelled():
-            return LedgerState.CANCELLED
+            return state_of(status)
+        case SucceededOversize() | Failed() | Cancelled():
+            return state_of(status)
         case Indeterminate() | NoRecord():
             return None
         case _:

@@ -6,9 +6,16 @@ a state that is repeated is no change. Nothing leads back to `pending`.
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Final, assert_never
 
 from amends.contracts.codes import coded
+from amends.contracts.worker_payload import (
+    Cancelled,
+    Failed,
+    Succeeded,
+    SucceededOversize,
+    Terminal,
+)
 from amends.ledger.records import LedgerState
 
 TERMINAL: Final = frozenset({LedgerState.SUCCEEDED, LedgerState.FAILED, LedgerState.CANCELLED})
@@ -23,6 +30,19 @@ FOLLOWING: Final[Mapping[LedgerState, frozenset[LedgerState]]] = MappingProxyTyp
         LedgerState.CANCELLED: frozenset({LedgerState.CANCELLED}),
     }
 )
+
+
+def state_of(ending: Terminal) -> LedgerState:
+    """What a ledger calls this ending; it keeps nothing of what came of it."""
+    match ending:
+        case Succeeded() | SucceededOversize():
+            return LedgerState.SUCCEEDED
+        case Failed():
+            return LedgerState.FAILED
+        case Cancelled():
+            return LedgerState.CANCELLED
+        case _:
+            assert_never(ending)
 
 
 def check_follows(before: LedgerState, after: LedgerState) -> None:

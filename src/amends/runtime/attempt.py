@@ -8,8 +8,9 @@ uncertain: nobody can say from here what the provider did.
 import asyncio
 from typing import Final
 
-from amends.connectors.port import Attempt, Checkpoint, Connector
+from amends.connectors.port import Attempt, Checkpoint, Connector, HandRuling, KeepsAccounts
 from amends.connectors.signals import Signal
+from amends.contracts.codes import coded
 from amends.contracts.enums import ErrorCategory
 from amends.contracts.errors import AmendsError
 from amends.contracts.outcomes import (
@@ -21,6 +22,7 @@ from amends.contracts.outcomes import (
     Outcome,
     Partial,
     Pending,
+    ProviderOperation,
     Uncertain,
 )
 from amends.runtime.running import Running
@@ -65,6 +67,22 @@ async def enter_preview(connector: Connector, attempt: Attempt, timeout_ms: int)
     except Exception as error:  # as above
         return uncertain(UNCLASSIFIED, type(error).__name__)
     return _reported(answer)
+
+
+async def hand_over(connector: KeepsAccounts, ruling: HandRuling) -> ProviderOperation | None:
+    """Have a connector take a person's ruling into its own accounts; see `KeepsAccounts`.
+
+    Raises what it raises, and `Unavailable` (`transaction.settle_not_recorded`) for anything that
+    has no code.
+    """
+    try:
+        return await connector.rule(ruling)
+    except AmendsError:
+        raise
+    except Exception as error:  # as above
+        raise coded(
+            "transaction.settle_not_recorded", {"exception": type(error).__name__}
+        ) from None
 
 
 def _is_cancelled() -> bool:

@@ -260,11 +260,11 @@ class Grounds:
             input=self._effect_input(admitted, record, settles, needed=redrive),
             settles=settles,
             redrive=redrive,
-            original=await self._offset_by(record),
+            original=await self.offset_by(record),
         )
 
-    async def _offset_by(self, record: TransactionRecord) -> OriginalEffect | None:
-        """What a compensation under look-up was to offset; it tells the handler what to seek."""
+    async def offset_by(self, record: TransactionRecord) -> OriginalEffect | None:
+        """What a compensation was to offset: it tells whoever looks for it what to seek."""
         if record.context.compensation_for is None:
             return None
         target = await self._read_target(record.tenant, record.context.compensation_for)

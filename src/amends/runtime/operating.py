@@ -1,5 +1,13 @@
-"""What operators do by hand: settle an unknown outcome, release a frozen record."""
+"""What operators do by hand: settle an unknown outcome, release a frozen record.
 
+A ruling on an effect that a worker carried out goes into the worker's journal and the host's ledger
+before the transaction (INT-3). Each of these is durable before the next; whoever was interrupted
+makes the same ruling again. A transaction whose accounts cannot be reached is not settled.
+"""
+
+from msgspec.structs import replace
+
+from amends.connectors.port import HandRuling, KeepsAccounts
 from amends.contracts.approvals import ApprovalRequest
 from amends.contracts.codes import coded
 from amends.contracts.declarations import Capability
@@ -8,16 +16,20 @@ from amends.contracts.enums import Verdict
 from amends.contracts.errors import Refused
 from amends.contracts.evidence import ReceiptType
 from amends.contracts.ids import TransactionId
+from amends.contracts.outcomes import WORKER, ProviderOperation
 from amends.contracts.principals import RELEASE_SCOPE, Caller
 from amends.contracts.redaction import kept_text
 from amends.contracts.results import Result
 from amends.receipts.chain import chain_of
+from amends.runtime.attempt import hand_over
 from amends.runtime.changes import Draft, until_written
 from amends.runtime.engine import Engine
+from amends.runtime.grounds import Grounds
 from amends.runtime.steps import record_step
 from amends.runtime.texts import check_text, hides_texts
 from amends.runtime.upkeep import due_of
 from amends.stores.port import Loss, Lost, Stored
+from amends.transactions.hashing import intent_digest
 from amends.transactions.projection import project
 from amends.transactions.reconciliation import settle_by_hand
 
@@ -28,6 +40,7 @@ class Operating:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._environment = engine.environment
+        self._grounds = Grounds(engine.environment, engine.acceptance)
 
     async def settle(
         self,
@@ -43,8 +56,8 @@ class Operating:
         """Settle an unknown outcome by hand (TX-RECON-5); durable when it returns.
 
         Without `seen_revision` the record is taken as it stands now. Raises the
-        `transaction.settle_*` codes, `transaction.revision_conflict`, and an `input.*` code for
-        texts that cannot be stored.
+        `transaction.settle_*` codes, `transaction.revision_conflict`, an `input.*` code for texts
+        that cannot be stored, and what `KeepsAccounts.rule` raises.
         """
         reference, note = check_text(reference, "reference"), check_text(note, "note")
 
@@ -67,9 +80,39 @@ class Operating:
                 caller.principal,
                 seen_revision=record.revision if seen_revision is None else seen_revision,
             )
-            return await self._write(caller, settled.record)
+            operation = await self._accounted(record, ruling)
+            named = replace(settled.record, provider_operation=operation)
+            return await self._write(caller, named)
 
         return await until_written(once)
+
+    async def _accounted(
+        self, record: TransactionRecord, ruling: OperatorRuling
+    ) -> ProviderOperation | None:
+        """Take the ruling into what the connector keeps, if it keeps any; the effect's reference.
+
+        Raises `Misuse` (`transaction.settle_needs_capability`) where a worker has it, and none that
+        is registered here.
+        """
+        named = record.provider_operation
+        serving = self._environment.registry.find(record.connector_capability_id)
+        if serving is None and named is not None and named.provider == WORKER:
+            raise coded("transaction.settle_needs_capability")
+        if serving is None or not isinstance(serving.connector, KeepsAccounts):
+            return named
+        handed = HandRuling(
+            tenant=record.tenant,
+            transaction_id=record.transaction_id,
+            intent_digest=intent_digest(record),
+            verdict=ruling.verdict,
+            by=f"{ruling.by.kind.value}:{ruling.by.id}",
+            reference=ruling.reference,
+            note=ruling.note,
+            operation=named,
+            original=await self._grounds.offset_by(record),
+        )
+        found = await hand_over(serving.connector, handed)
+        return named or found
 
     def _capability(self, record: TransactionRecord) -> Capability:
         """Who carried the effect out; one that is gone promises nothing, but is ruled on all the

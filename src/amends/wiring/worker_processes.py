@@ -29,16 +29,17 @@ from amends.containment.this_python import this_python
 from amends.contracts.errors import Conflict
 from amends.contracts.ids import TenantId
 from amends.contracts.worker_grant import CapabilityGrant, Resource
+from amends.contracts.worker_payload import Terminal
 from amends.host.channel import WorkerChannel
-from amends.host.connector import WorkerLink
 from amends.host.identities import tenant_scope
 from amends.host.keeping import OpenRecord
+from amends.host.link import EntryRuling, WorkerLink
 from amends.ledger.plans import WorkflowPlan
 from amends.protocol.greeting import NONCE_LENGTH
 from amends.transports.children import ChildWorker
 from amends.wiring.contained import start_contained
 from amends.wiring.hosts import Ledgers, draw_bootstrap, worker_command
-from amends.wiring.workers import WorkerPlace, initialise_worker
+from amends.wiring.workers import WorkerPlace, close_by_hand, initialise_worker
 
 _HOST: Final = "host"
 _OPEN_LIMIT_S: Final = 30.0
@@ -135,6 +136,10 @@ class WorkerProcess(WorkerLink):
     async def ledger(self, name: str, plan: WorkflowPlan, *, create: bool) -> OpenRecord | None:
         """See `WorkerLink`. Raises as `Ledgers.open` and `Ledgers.create`."""
         return await asyncio.to_thread(self._ledger, name, plan, create=create)
+
+    async def rule(self, tenant: TenantId, ruling: EntryRuling) -> Terminal:
+        """See `WorkerLink`. Waits a moment for a worker that serves. Raises as `close_by_hand`."""
+        return await asyncio.to_thread(close_by_hand, self.place(tenant), ruling)
 
     async def aclose(self) -> None:
         """See `WorkerLink`."""

@@ -21,7 +21,9 @@ from amends.contracts.codes import coded
 from amends.contracts.persistence import DurableRecord
 from amends.contracts.worker_identity import check_fingerprint, check_token
 from amends.contracts.worker_payload import Terminal
+from amends.host.link import EntryRuling
 from amends.journal.capacity import JournalLimits
+from amends.journal.closing import Closing
 from amends.journal.document import encode_journal
 from amends.journal.records import Ruling, open_journal
 from amends.protocol.bootstrap import Bootstrap
@@ -144,6 +146,24 @@ def resolve_by_hand(
             ruling,
             old_run_gone=True,
         )
+
+
+def close_by_hand(place: WorkerPlace, ruling: EntryRuling) -> Terminal:
+    """Close an entry for good, whether it came or not, while no process serves the journal.
+
+    Raises as `resolve_by_hand`, and as `close_entry`.
+    """
+    entry = Closing(
+        tool=ruling.tool,
+        operation_key=ruling.operation_key,
+        compensation_key=ruling.compensation_key,
+        grant=ruling.grant,
+        ending=ruling.ending,
+        ruling=Ruling(who=ruling.who, why=ruling.why, evidence=ruling.evidence),
+        old_run_gone=True,
+    )
+    with closing(_opened_folder(place)) as opened:
+        return by_hand.close(_opened(opened.storage), place.limits, entry)
 
 
 def release_by_hand(place: WorkerPlace, ruling: Ruling) -> None:

@@ -9,6 +9,7 @@ from amends.contracts.persistence import DurableRecord
 from amends.contracts.worker_identity import Fingerprint
 from amends.contracts.worker_payload import Terminal
 from amends.journal.capacity import JournalLimits
+from amends.journal.closing import Closing, close_entry
 from amends.journal.document import decode_journal, encode_journal
 from amends.journal.records import Journal, Ruling
 from amends.journal.rulings import (
@@ -52,6 +53,18 @@ def resolve(
         )
 
     _change(record, limits, ended)
+
+
+def close(record: DurableRecord, limits: JournalLimits, closing: Closing) -> Terminal:
+    """Close an entry for good, whether it came or not; how it stands ended. Durable then.
+
+    Raises as `close_entry` and `DurableRecord.save`.
+    """
+    journal = decode_journal(record.payload, max_bytes=limits.max_bytes)
+    closed = close_entry(journal, closing, limits)
+    if closed.journal != journal:
+        record.save(encode_journal(closed.journal))
+    return closed.ending
 
 
 def unfreeze(record: DurableRecord, limits: JournalLimits, ruling: Ruling) -> None:

@@ -17,12 +17,15 @@ from amends.contracts.declarations import DataContract, RecoveryContract
 from amends.contracts.errors import AmendsError
 from amends.contracts.ids import TenantId
 from amends.contracts.worker_grant import CapabilityGrant
+from amends.contracts.worker_payload import Terminal
 from amends.host.channel import WorkerChannel
-from amends.host.connector import WorkerLink
 from amends.host.identities import tenant_scope
 from amends.host.keeping import OpenRecord
+from amends.host.link import EntryRuling, WorkerLink
+from amends.journal.capacity import JournalLimits
+from amends.journal.closing import Closing
 from amends.journal.document import decode_journal, encode_journal
-from amends.journal.records import Journal, open_journal
+from amends.journal.records import Journal, Ruling, open_journal
 from amends.ledger.document import decode_ledger, encode_ledger
 from amends.ledger.plans import WorkflowPlan, open_ledger
 from amends.ledger.records import Ledger
@@ -33,6 +36,7 @@ from amends.testing.durable import MemoryRecord, MemorySessions
 from amends.testing.wires import WireEnd, make_wire
 from amends.testing.workbench import TENANT, Workbench
 from amends.worker.adapters import Adapters
+from amends.worker.ruling import close
 from amends.worker.shell import JournalAccess, WorkerShell
 from tests.unit.worker.stage import GRANT, Provider
 
@@ -80,6 +84,20 @@ class LoopWorker(WorkerLink):
         if create and name not in self.ledgers:
             self.ledgers[name] = MemoryRecord(encode_ledger(open_ledger(plan)))
         return self.ledgers[name].open if name in self.ledgers else None
+
+    async def rule(self, tenant: TenantId, ruling: EntryRuling) -> Terminal:
+        if self.down is not None:
+            raise self.down
+        closing = Closing(
+            tool=ruling.tool,
+            operation_key=ruling.operation_key,
+            compensation_key=ruling.compensation_key,
+            grant=ruling.grant,
+            ending=ruling.ending,
+            ruling=Ruling(who=ruling.who, why=ruling.why, evidence=ruling.evidence),
+            old_run_gone=True,
+        )
+        return close(self.journal.open(), JournalLimits(), closing)
 
     async def aclose(self) -> None:
         self.closed += 1
