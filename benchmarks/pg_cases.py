@@ -61,7 +61,7 @@ def among(folder: Path, records: str) -> float:
     with bench(folder, f"filled_{records}") as on:
         asyncio.run(_filled(on.url, on.superuser_url, int(records)))
         # The database stays for the next round: keys that were used would only be answered.
-        return asyncio.run(run(on.url, count=COUNT, tasks=64, first=time.time_ns()))
+        return asyncio.run(run(on.url, count=COUNT, tasks=64, first=time.time_ns() // 1000))
 
 
 def same_rows(folder: Path, tasks: str) -> float:
