@@ -2,7 +2,8 @@
 
 It protects against records that are swapped or rolled back as single files. Where it lies on the
 same disk as the records, it does not protect against a disk that is restored as a whole; `protects`
-says which it is. After an error that leaves the file in doubt it answers no more.
+says which it is. After an error that leaves the file in doubt it answers no more. Threads may
+share one: its steps are taken one at a time.
 
 Deliberately not here: anchors for several machines.
 """
@@ -10,6 +11,7 @@ Deliberately not here: anchors for several machines.
 import contextlib
 import os
 import stat
+import threading
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
@@ -79,6 +81,7 @@ class SqliteAnchor(Anchor):
         self._connection = connection
         self._path = path
         self._poisoned = False
+        self._turn = threading.Lock()
 
     @classmethod
     def create_file(cls, path: Path, *, vfs: str | None = None) -> None:
@@ -169,23 +172,28 @@ class SqliteAnchor(Anchor):
 
     def close(self) -> None:
         """Give the file back."""
-        self._connection.close()
+        with self._turn:
+            self._connection.close()
 
     def _read(self, place: Place) -> Floor | None:
         row = self._connection.execute(_READ, place).fetchone()
         return None if row is None else Floor(row[0], Fingerprint(row[1]), row[2])
 
     def _step(self, step: Callable[[], _T]) -> _T:
-        """One transaction. An error may leave a commit in doubt, so it is the last call."""
-        if self._poisoned:
-            raise coded("sealed.anchor_unreachable")
-        self._poisoned = True
-        with _told():
+        """One transaction, begun by one thread at a time.
+
+        An error after it was begun may leave a commit in doubt, so that was the last call. One that
+        could not begin, as when another process holds the file for too long, has done nothing.
+        """
+        with self._turn, _told():
+            if self._poisoned:
+                raise coded("sealed.anchor_unreachable")
             self._connection.execute("BEGIN IMMEDIATE")
+            self._poisoned = True
             answer = step()
             self._connection.execute("COMMIT")
-        self._poisoned = False
-        return answer
+            self._poisoned = False
+            return answer
 
 
 def _check_private(path: Path) -> None:

@@ -3,6 +3,7 @@
 import errno
 import shutil
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import apsw
@@ -412,6 +413,29 @@ def test_a_fence_is_never_established_by_a_write_and_never_given_twice(tmp_path:
     assert anchor.floor(PLACE) == moved
     with refused_with("sealed.fenced"):
         anchor.advance(PLACE, Floor(1, moved.commitment, 0), Floor(2, moved.commitment, 0))
+
+
+@pytest.mark.rule("ST-3")
+def test_threads_that_share_an_anchor_take_turns_and_no_fence_is_given_twice(
+    tmp_path: Path,
+) -> None:
+    anchor = anchor_in(tmp_path)
+    anchor.create(PLACE, FIRST)
+    with ThreadPoolExecutor(4) as threads:
+        floors = list(threads.map(anchor.reserve, [PLACE] * 100))
+    assert sorted(floor.fence for floor in floors) == list(range(1, 101))
+
+
+def test_an_anchor_that_another_process_holds_for_too_long_is_asked_again(tmp_path: Path) -> None:
+    anchor = anchor_in(tmp_path)
+    anchor._connection.set_busy_timeout(1)
+    other = apsw.Connection(str(tmp_path / "anchor.db"))
+    other.execute("BEGIN IMMEDIATE")
+    with refused_with("sealed.anchor_unreachable"):
+        anchor.create(PLACE, FIRST)
+    other.execute("ROLLBACK")
+    anchor.create(PLACE, FIRST)
+    assert anchor.floor(PLACE) == FIRST
 
 
 def test_a_missing_or_foreign_anchor_is_never_made_anew(tmp_path: Path) -> None:
