@@ -195,6 +195,8 @@ class WorkerChannel:
                 await self._take()
         except AmendsError as error:
             self._fail(error)
+        finally:
+            self._fail(coded("channel.lost"))  # whatever ended it, nobody waits for more
 
     async def _take(self) -> None:
         data = await self._transport.receive()

@@ -284,7 +284,7 @@ class _Attempted:
         self._before: Ledger | None = None
 
     def begin(self, workflow: Workflow) -> None:
-        """The next step records. Raises `Refused` (`connector.given_up`) when nobody wants it."""
+        """The next step records. Raises `Refused` (`worker.given_up`) when nobody wants it."""
         if self._attempt.cancelled.is_set():
             raise coded("worker.given_up")
         self._workflow, self._before = workflow, workflow.ledger

@@ -56,7 +56,7 @@ def read_status(value: object, grant: CapabilityGrant) -> Status:
     match value:
         case Running() | Failed() | Cancelled() | SucceededOversize():
             return value
-        case Succeeded(payload) | (ToolPayload() as payload):
+        case Succeeded(ToolPayload() as payload) | (ToolPayload() as payload):
             return _within(payload, grant)
         case dict() | list() if grant.format is PayloadFormat.JSON:
             return _made(value, grant)

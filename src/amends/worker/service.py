@@ -15,7 +15,7 @@ from typing import Final
 
 from amends.connectors.blocking import RunSync
 from amends.contracts.codes import coded
-from amends.contracts.errors import AmendsError, OutcomeUnknown, Refused
+from amends.contracts.errors import AmendsError, OutcomeUnknown
 from amends.contracts.worker_grant import Manifest
 from amends.contracts.worker_messages import (
     AskCompensationState,
@@ -31,7 +31,7 @@ from amends.journal.reports import report_of
 from amends.protocol.versions import Version
 from amends.protocol.worker import WorkerSession
 from amends.worker.adapters import Adapters, Call, LookUp
-from amends.worker.entering import NoStatus, enter, read_status
+from amends.worker.entering import enter, read_status
 from amends.worker.entries import (
     EffectMessage,
     Entry,
@@ -105,8 +105,8 @@ class Service:
             await self._record(entry, status)
             live.set_result(status)
             return status
-        except (NoStatus, AmendsError):
-            raise Lost(entry) from None
+        except Exception:
+            raise Lost(entry) from None  # whatever it was, it came after the admission
         finally:
             del self._live[entry]
             live.cancel()
@@ -207,8 +207,8 @@ class Service:
             adapter, handler = self._adapters.require(entry.tool, entry.look_up)
             value = await enter(handler, LookUp(*entry), adapter.lookup_limit_s, self._threads)
             return None if value is None else read_status(value, self._grants[entry.tool])
-        except (NoStatus, Refused):
-            return None
+        except Exception:
+            return None  # a look-up has no effect, so what it breaks on says nothing
 
     def _is_old_run_gone(self, entry: Entry) -> bool:
         """Whether nothing that this worker began can still act: absence counts only then."""

@@ -34,8 +34,11 @@ from amends.contracts.worker_messages import (
     NoRecord,
     ReconcileOperation,
     RequestMessage,
+    TerminalRecord,
 )
+from amends.contracts.worker_payload import Succeeded
 from amends.journal.capacity import JournalLimits
+from amends.journal.observation import without_body
 from amends.protocol.bootstrap import Bootstrap
 from amends.protocol.breaking import ChannelBroken
 from amends.protocol.events import (
@@ -262,7 +265,16 @@ class WorkerShell:
         if self._session.version is Version.LINES and isinstance(outcome, Indeterminate | NoRecord):
             raise coded("worker.status_unknown_to_version")
         async with self._sending:
-            await self._send_bytes(self._session.answer(request_id, outcome))
+            await self._send_bytes(self._sealed(request_id, outcome))
+
+    def _sealed(self, request_id: str, outcome: Outcome) -> bytes:
+        """A stored output may be more than this session's grant, or a frame, takes; the success of
+        it is told all the same.
+        """
+        try:
+            return self._session.answer(request_id, outcome)
+        except Refused:
+            return self._session.answer(request_id, _without_output(outcome))
 
     async def _reject(self, request_id: str, refusal: Refused) -> None:
         if not self._is_heard:
@@ -288,3 +300,13 @@ class WorkerShell:
         """A refusal of the store came after its opening had failed: that is no refusal to send."""
         if self._keeper is not None:
             _ = self._keeper.journal
+
+
+def _without_output(outcome: Outcome) -> Outcome:
+    match outcome:
+        case Succeeded():
+            return without_body(outcome)
+        case TerminalRecord(Succeeded() as status):
+            return TerminalRecord(without_body(status))
+        case _:
+            return outcome

@@ -2,13 +2,15 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 import pytest
+from msgspec.structs import replace
 
 from amends.contracts.codes import coded
 from amends.contracts.errors import AmendsError, OutcomeUnknown, Refused, Unavailable
-from amends.contracts.worker_grant import grant_fingerprint
+from amends.contracts.worker_grant import CapabilityGrant, grant_fingerprint
 from amends.contracts.worker_identity import CompensationKey, OperationKey
 from amends.contracts.worker_messages import (
     AskCompensationState,
@@ -26,20 +28,23 @@ from amends.contracts.worker_messages import (
 from amends.contracts.worker_payload import (
     Cancelled,
     Failed,
+    PayloadFormat,
     Pending,
     Running,
+    Succeeded,
     SucceededOversize,
     ToolPayload,
 )
 from amends.host.channel import WorkerChannel
 from amends.journal.capacity import JournalLimits
+from amends.journal.observation import without_body
 from amends.journal.records import Ruling, find_record
 from amends.ledger.records import LedgerState
 from amends.testing.durable import Moment
 from amends.worker.adapters import Adapter, Call
 from amends.worker.ruling import supersede
 from amends.worker.service import LOOKUPS_OF_ENTRY
-from tests.unit.worker.stage import DONE, GRANT, INPUT, INTENT, INVERSE, SCOPE, WIDE, Both
+from tests.unit.worker.stage import DONE, GRANT, INPUT, INTENT, INVERSE, NONCE, SCOPE, WIDE, Both
 
 
 def fails(_: object) -> object:
@@ -58,6 +63,8 @@ NO_STATUS: Final[dict[str, Callable[[Call], object]]] = {
     "a text for a grant of JSON": lambda _: "done",
     "a value that is no JSON": lambda _: {"when": object()},
     "a payload of another format": lambda _: ToolPayload.text("done"),
+    "a success with what is no payload": lambda _: Succeeded({"done": True}),  # type: ignore[arg-type]  # as a careless adapter would
+    "a payload that nothing can write": lambda _: ToolPayload(PayloadFormat.JSON, "\ud800"),
 }
 
 
@@ -216,6 +223,50 @@ async def test_an_output_over_the_limit_leaves_digest_and_size_of_a_success() ->
     assert workflow.ledger.operations[0].state is LedgerState.SUCCEEDED
 
 
+NARROW: Final = CapabilityGrant("release.publish", max_calls=8, max_output_bytes=4)
+TEXT: Final = CapabilityGrant(
+    "release.publish", PayloadFormat.TEXT, max_output_bytes=262_144, max_compensations=1
+)
+
+
+@pytest.mark.rule("WS-1", "WJ-2")
+async def test_a_success_whose_output_this_session_may_not_give_is_told_by_digest_and_size() -> (
+    None
+):
+    both = Both()
+    workflow = await both.workflow()
+    key = await workflow.record(INTENT)
+    async with both.channel(WIDE) as channel:
+        with suppress(OutcomeUnknown):
+            channel._limits = (0.0, 1.0)
+            await workflow.dispatch(channel, key, INPUT)
+    async with both.channel(NARROW) as channel:
+        answered = await workflow.dispatch(channel, key, INPUT)
+        assert await workflow.reconcile(channel, key) == answered
+    assert both.ends is None
+    assert answered == without_body(DONE)
+    assert workflow.ledger.operations[0].state is LedgerState.SUCCEEDED
+    assert both.provider.entered["dispatch"] == 1
+
+
+@pytest.mark.rule("WS-1")
+async def test_an_output_that_no_frame_can_carry_is_told_by_digest_and_size() -> None:
+    both = Both()
+    both.provider.after = lambda _: "\x01" * 200_000
+    workflow, text = await both.workflow(), ToolPayload.text("1.2.3")
+    key = await workflow.record(replace(INTENT, payload=text))
+    target = workflow.target(key, SCOPE, TEXT, text)
+    async with both.channel(TEXT) as channel:
+        answered = await workflow.dispatch(channel, key, text)
+        await workflow.record_compensation(target, NONCE)
+        assert await workflow.compensate(channel, target) == answered
+        assert await workflow.compensation_state(channel, target) == TerminalRecord(answered)  # type: ignore[arg-type]  # it has ended
+    assert isinstance(answered, SucceededOversize)
+    assert answered.size == 200_000
+    assert both.ends is None
+    assert isinstance(both.kept.records[0].state, Succeeded)
+
+
 # ── looking up ───────────────────────────────────────────────────────────────────────────────────
 
 
@@ -269,7 +320,7 @@ async def test_a_horizon_that_passed_since_the_opening_is_as_good() -> None:
 
 @pytest.mark.rule("WS-3")
 @pytest.mark.case("IDR-04")
-@pytest.mark.parametrize("found", [None, RuntimeError, 7])
+@pytest.mark.parametrize("found", [None, RuntimeError, 7, Succeeded(7)])  # type: ignore[arg-type]  # as a careless adapter would
 async def test_a_look_up_that_cannot_tell_leaves_the_entry_open(found: object) -> None:
     both = Both()
     workflow, target = await both.intended()
