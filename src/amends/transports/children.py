@@ -12,9 +12,8 @@ The child's standard input is empty, and what it prints goes to this process's s
 
 import asyncio
 import os
-import sys
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Final
 
 from amends.contracts.codes import coded
@@ -22,6 +21,8 @@ from amends.protocol.bootstrap import Bootstrap
 from amends.transports.pipes import PipeTransport, open_pipes
 
 _GRACE_S: Final = 5.0
+_STANDARD_ERROR: Final = 2
+_OPTIONS: Final = ("--bootstrap-fd", "--read-fd", "--write-fd")
 
 
 class ChildWorker:
@@ -36,10 +37,12 @@ class ChildWorker:
 
         When this returns, the process is reaped: nothing of it can act any more.
         """
-        await self.transport.close()
-        with suppress(TimeoutError):
-            return await asyncio.wait_for(self.process.wait(), grace_s)
-        self.kill()
+        try:
+            await self.transport.close()
+            with suppress(TimeoutError):
+                return await asyncio.wait_for(self.process.wait(), grace_s)
+        finally:
+            self.kill()  # also where whoever stops it is stopped meanwhile
         return await self.process.wait()
 
     def kill(self) -> None:
@@ -56,36 +59,45 @@ async def start_child(
     Without an environment it gets this process's own. Raises `Unavailable` (`channel.lost`) when
     it cannot be started.
     """
-    secret, told = os.pipe()
-    to_child, from_host = os.pipe()
-    to_host, from_child = os.pipe()
-    theirs, ours = (secret, to_child, from_child), (told, from_host, to_host)
-    options = zip(("--bootstrap-fd", "--read-fd", "--write-fd"), map(str, theirs), strict=True)
-    try:
-        process = await asyncio.create_subprocess_exec(
-            *command,
-            *(word for option in options for word in option),
-            pass_fds=theirs,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=sys.stderr.fileno(),
-            env=None if environment is None else dict(environment),
-        )
-    except OSError:
-        _close(*ours)
-        raise coded("channel.lost") from None
-    finally:
-        _close(*theirs)
-    _tell(told, bootstrap)
-    return ChildWorker(process, await open_pipes(to_host, from_host))
+    with ExitStack() as ours:
+        with ExitStack() as theirs:
+            try:
+                secret, told = _pipe(theirs, ours)
+                to_child, from_host = _pipe(theirs, ours)
+                to_host, from_child = _pipe(ours, theirs)
+                process = await _start(command, (secret, to_child, from_child), environment)
+            except OSError:
+                raise coded("channel.lost") from None
+        try:
+            # The preamble is shorter than what a pipe takes at once.
+            with suppress(BrokenPipeError):
+                os.write(told, bootstrap.preamble())
+            os.close(told)
+            ours.pop_all()
+            return ChildWorker(process, await open_pipes(to_host, from_host))
+        except BaseException:
+            process.kill()
+            await process.wait()
+            raise
 
 
-def _tell(descriptor: int, bootstrap: Bootstrap) -> None:
-    """The preamble is shorter than what a pipe takes at once. A child that died hears nothing."""
-    with suppress(OSError), os.fdopen(descriptor, "wb", 0) as pipe:
-        pipe.write(bootstrap.preamble())
+async def _start(
+    command: Sequence[str], handed: Sequence[int], environment: Mapping[str, str] | None
+) -> asyncio.subprocess.Process:
+    options = zip(_OPTIONS, map(str, handed), strict=True)
+    return await asyncio.create_subprocess_exec(
+        *command,
+        *(word for option in options for word in option),
+        pass_fds=handed,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=_STANDARD_ERROR,
+        env=None if environment is None else dict(environment),
+    )
 
 
-def _close(*descriptors: int) -> None:
-    for descriptor in descriptors:
-        with suppress(OSError):
-            os.close(descriptor)
+def _pipe(reader: ExitStack, writer: ExitStack) -> tuple[int, int]:
+    """A pipe whose ends are closed with these two."""
+    ends = os.pipe()
+    reader.callback(os.close, ends[0])
+    writer.callback(os.close, ends[1])
+    return ends

@@ -6,7 +6,7 @@ starting processes (`children`).
 
 import asyncio
 import os
-from contextlib import suppress
+from contextlib import ExitStack
 from typing import Final
 
 from amends.contracts.codes import coded
@@ -41,19 +41,20 @@ async def open_pipes(read_fd: int, write_fd: int) -> PipeTransport:
     """
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader()
-    reading_end, writing_end = os.fdopen(read_fd, "rb", 0), os.fdopen(write_fd, "wb", 0)
-    try:
-        reading, _ = await loop.connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(reader), reading_end
-        )
-        writing, protocol = await loop.connect_write_pipe(
-            lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()), writing_end
-        )
-    except (OSError, ValueError):
-        for end in (reading_end, writing_end):
-            with suppress(OSError):
-                end.close()
-        raise coded("channel.lost") from None
+    with ExitStack() as given_up:
+        try:
+            reading_end = given_up.enter_context(os.fdopen(read_fd, "rb", 0))
+            writing_end = given_up.enter_context(os.fdopen(write_fd, "wb", 0))
+            reading, _ = await loop.connect_read_pipe(
+                lambda: asyncio.StreamReaderProtocol(reader), reading_end
+            )
+            given_up.callback(reading.close)
+            writing, protocol = await loop.connect_write_pipe(
+                lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()), writing_end
+            )
+        except (OSError, ValueError):
+            raise coded("channel.lost") from None
+        given_up.pop_all()
     return PipeTransport(reader, asyncio.StreamWriter(writing, protocol, None, loop), reading)
 
 

@@ -2,9 +2,10 @@
 
 import asyncio
 import os
+import resource
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Final
 
@@ -142,8 +143,7 @@ async def test_a_child_gets_its_key_through_a_descriptor_and_nowhere_else() -> N
 
 @pytest.mark.fault(61)
 async def test_a_child_that_does_not_end_is_killed_and_reaped() -> None:
-    stubborn = "import time\nwhile True: time.sleep(1)"
-    child = await start_child([sys.executable, "-c", stubborn], BOOTSTRAP)
+    child = await start_child(STUBBORN, BOOTSTRAP)
     assert await child.stop(grace_s=0.05) < 0
     child.kill()
 
@@ -153,6 +153,63 @@ async def test_a_command_that_is_not_there_is_no_worker() -> None:
     with pytest.raises(Unavailable, match=r"channel\.lost"):
         await start_child(["/nowhere/worker"], BOOTSTRAP)
     assert descriptors() == open_before
+
+
+STUBBORN: Final = [sys.executable, "-c", "import time\nwhile True: time.sleep(1)"]
+
+
+def children() -> set[int]:
+    """The processes that this one has started and not reaped."""
+    return {
+        int(child)
+        for task in Path("/proc/self/task").iterdir()
+        for child in (task / "children").read_text().split()
+    }
+
+
+async def test_a_start_that_is_given_up_anywhere_leaves_neither_process_nor_descriptor() -> None:
+    warm = await start_child(STUBBORN, BOOTSTRAP)
+    await warm.stop(grace_s=0.0)
+    before, running, given_up = descriptors(), children(), 0
+    for turns in range(20):
+        starting = asyncio.ensure_future(start_child(STUBBORN, BOOTSTRAP))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        starting.cancel()
+        try:
+            await (await starting).stop(grace_s=0.0)
+        except asyncio.CancelledError:
+            given_up += 1
+        await asyncio.sleep(0.01)
+        assert (children(), descriptors()) == (running, before), turns
+    assert given_up > 3
+
+
+async def test_where_no_more_descriptors_can_be_had_there_is_no_worker() -> None:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with ExitStack() as gaps:
+        highest = max(int(one.name) for one in Path("/proc/self/fd").iterdir())
+        while gaps.enter_context(Path("/dev/null").open()).fileno() < highest:
+            pass
+        before = descriptors()
+        for more in range(6):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 1 + more, limits[1]))
+            try:
+                with pytest.raises(Unavailable, match=r"channel\.lost"):
+                    await start_child(STUBBORN, BOOTSTRAP)
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+            assert descriptors() == before
+
+
+async def test_a_child_is_killed_also_when_whoever_stops_it_is_stopped() -> None:
+    child = await start_child(STUBBORN, BOOTSTRAP)
+    stopping = asyncio.ensure_future(child.stop(grace_s=60.0))
+    await asyncio.sleep(0.05)
+    stopping.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await stopping
+    assert await asyncio.wait_for(child.process.wait(), 5) < 0
 
 
 async def test_a_child_gets_the_environment_that_it_is_given() -> None:
