@@ -3,7 +3,8 @@
 Writing is ordered: the snapshot becomes durable, then the anchor moves, then somebody acts. So a
 plain crash leaves the record level with its floor, or exactly one chained revision above it; what
 was written then was never acted upon by its writer, and is *Existing* from now on. Everything else
-is a copy from another time, or from elsewhere, and nothing of it is served.
+is a copy from another time, or from elsewhere, and nothing of it is served. That goes for a floor,
+too: its fence was just taken, so one that is not above the record's own forgot that it gave it.
 """
 
 from enum import Enum
@@ -38,7 +39,7 @@ def require_both(local: Snapshot | None, floor: Floor | None) -> tuple[Snapshot,
 
 
 def judge(local: Snapshot, floor: Floor) -> Standing:
-    """Whether this record may be served under this floor.
+    """Whether this record may be served under this floor, whose fence was reserved for that.
 
     Raises `Corrupt`, which is an alarm: `sealed.rolled_back`, `sealed.forked`, `sealed.ahead`.
     """
@@ -48,6 +49,7 @@ def judge(local: Snapshot, floor: Floor) -> Standing:
         if local.commitment != floor.commitment:
             raise coded("sealed.forked")
         return Standing.LEVEL
-    if local.revision > floor.revision + 1 or local.previous != floor.commitment:
+    follows = local.revision == floor.revision + 1 and local.previous == floor.commitment
+    if not follows or local.fence >= floor.fence:
         raise coded("sealed.ahead")
     return Standing.ONE_AHEAD

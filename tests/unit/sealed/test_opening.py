@@ -50,6 +50,8 @@ def test_exactly_one_chained_revision_ahead_is_finished() -> None:
         (replace(snapshot(6), previous=NOTHING), "sealed.ahead"),
         (snapshot(7), "sealed.ahead"),
         (replace(snapshot(7), previous=hash_of(5)), "sealed.ahead"),
+        (replace(snapshot(6), fence=2), "sealed.ahead"),
+        (replace(snapshot(6), fence=3), "sealed.ahead"),
     ],
 )
 def test_every_other_record_is_an_alarm(local: Snapshot, code: str) -> None:

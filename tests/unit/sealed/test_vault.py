@@ -107,10 +107,11 @@ def test_a_blank_place_under_an_anchor_is_never_begun_anew(tmp_path: Path) -> No
 
 @pytest.mark.fault(38)
 @pytest.mark.rule("ST-2")
-def test_an_old_anchor_is_found_by_its_record(tmp_path: Path) -> None:
+@pytest.mark.parametrize("later", [[b"third"], [b"third", b"fourth"]])
+def test_an_old_anchor_is_found_by_its_record(tmp_path: Path, later: list[bytes]) -> None:
     begun(tmp_path, b"second")
     old = Path(shutil.copy2(tmp_path / "anchor.db", tmp_path / "old.db"))
-    for payload in (b"third", b"fourth"):
+    for payload in later:
         Vault.open(storage_in(tmp_path)).save(payload)
     shutil.copy2(old, tmp_path / "anchor.db")
     with refused_with("sealed.ahead"):
