@@ -96,8 +96,14 @@ class Judges:
         return granted is None or await self._said(granted, tenant, self._tool.grant)
 
     async def _said(self, ask: Callable[..., object], *about: object) -> bool:
-        """What a function of the application says; a plain one runs in a thread."""
-        if inspect.iscoroutinefunction(ask):
-            return await ask(*about) is True
-        said = await self._threads(partial(ask, *about))
-        return (await said if isinstance(said, Awaitable) else said) is True
+        """What a function of the application says; a plain one runs in a thread.
+
+        One that raises says no. What it raised is not kept, since it may repeat its input.
+        """
+        try:
+            if inspect.iscoroutinefunction(ask):
+                return await ask(*about) is True
+            said = await self._threads(partial(ask, *about))
+            return (await said if isinstance(said, Awaitable) else said) is True
+        except Exception:
+            return False

@@ -160,6 +160,7 @@ class World:
         self.worker = LoopWorker(version)
         self.asked: list[Question] = []
         self.granted = True
+        self.breaks = False
         self.right: object = True
         self.denies: Stage | None = None
         self.capability: WorkerCapability = worker_capability(
@@ -168,7 +169,7 @@ class World:
             grant=grant,
             input=Release,
             inverse=Withdrawal,
-            granted=lambda _tenant, _grant: self.granted,
+            granted=lambda _tenant, _grant: self._is_granted(),
             cancelled_is_absent=cancelled_is_absent,
             horizon=horizon,
             recovery=RecoveryContract(max_attempts=attempts),
@@ -176,6 +177,11 @@ class World:
         )
         if verified:
             self.capability.verify_compensation(self._verify)
+
+    def _is_granted(self) -> bool:
+        if self.breaks:
+            raise RuntimeError("the list of grants cannot be read")
+        return self.granted
 
     def _verify(self, question: Question, original: OriginalEffect) -> bool:
         self.asked.append(question)

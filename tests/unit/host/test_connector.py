@@ -164,11 +164,12 @@ async def test_a_success_with_too_large_an_output_is_committed_with_its_digest_a
 
 
 @pytest.mark.rule("INT-2")
-@pytest.mark.parametrize("why", ["worker", "grant", "size"])
+@pytest.mark.parametrize("why", ["worker", "grant", "broken grant check", "size"])
 async def test_what_is_refused_before_the_intent_is_a_definite_failure(why: str) -> None:
     narrow = GRANT if why != "size" else CapabilityGrant(TOOL, max_input_bytes=4)
     world = World(grant=narrow, verified=False)
     world.granted = why != "grant"
+    world.breaks = why == "broken grant check"
     world.worker.down = coded("containment.unavailable") if why == "worker" else None
     async with world.bench() as bench:
         record = await bench.record(await executed(bench))
