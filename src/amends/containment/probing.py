@@ -173,6 +173,12 @@ async def _dies_with_its_parent(tried: _Tried) -> bool:
             stderr=asyncio.subprocess.DEVNULL,
             start_new_session=True,
         )
+    except OSError:
+        os.close(ours)
+        raise _Failed(f"{sys.executable} cannot be run") from None
+    except BaseException:
+        os.close(ours)
+        raise
     finally:
         os.close(theirs)
     try:
@@ -215,9 +221,11 @@ async def _output(command: Sequence[str], environment: Mapping[str, str]) -> byt
     try:
         printed, errors = await asyncio.wait_for(process.communicate(), _LIMIT_S)
     except TimeoutError:
-        process.kill()
-        await process.wait()
         raise _Failed(f"{command[0]} did not end in time") from None
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
     if process.returncode:
         raise _Failed(_last_line(errors) or f"{command[0]} failed")
     return printed

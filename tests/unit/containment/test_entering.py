@@ -1,6 +1,8 @@
 """Required fails closed; if possible says what it is; and a probe that fails is a report."""
 
+import asyncio
 import sys
+import threading
 from pathlib import Path
 from typing import Final
 
@@ -58,6 +60,20 @@ async def test_what_does_not_end_is_killed(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr("amends.containment.probing._LIMIT_S", 0.05)
     report = await probe(bare(), bubblewrap=fake(tmp_path, "import time; time.sleep(60)"))
     assert report.reason == f"{sys.executable} did not end in time"
+
+
+async def test_a_probe_that_is_given_up_leaves_no_process(tmp_path: Path) -> None:
+    children = Path(f"/proc/self/task/{threading.get_native_id()}/children")
+    before = children.read_text()
+    probing = asyncio.ensure_future(
+        probe(bare(), bubblewrap=fake(tmp_path, "import time; time.sleep(60)"))
+    )
+    while children.read_text() == before:
+        await asyncio.sleep(0.01)
+    probing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await probing
+    assert children.read_text() == before
 
 
 async def test_required_starts_nothing_where_it_does_not_hold() -> None:

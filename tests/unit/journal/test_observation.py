@@ -1,6 +1,8 @@
 """What adapters report and look-ups find: forward only, and never against an ending."""
 
 import itertools
+from collections.abc import Callable
+from typing import Final
 
 import pytest
 from msgspec.structs import replace
@@ -35,7 +37,7 @@ from amends.journal.observation import (
 from amends.journal.observation import (
     succeeded as success,
 )
-from amends.journal.records import Journal, open_journal, require_record, with_record
+from amends.journal.records import Journal, Ruling, open_journal, require_record, with_record
 from amends.journal.reports import compensation_state, report_of
 from amends.journal.rulings import (
     archive,
@@ -212,13 +214,41 @@ def test_a_person_neither_reopens_nor_proves_absence_by_saying_so() -> None:
         )
 
 
-@pytest.mark.rule("WS-3")
+def resolved(ruling: Ruling) -> Journal:
+    return resolve_operation(pending(), key_of(), DONE, ruling, LIMITS, old_run_gone=True)
+
+
+def resolved_inverse(ruling: Ruling) -> Journal:
+    keys = key_of(), inverse_key_of()
+    return resolve_compensation(undoing(), *keys, DONE, ruling, LIMITS, old_run_gone=True)
+
+
+def superseded(ruling: Ruling) -> Journal:
+    new = grant_fingerprint(GRANT.with_compensation_limit(2))
+    return supersede_grant(undoing(), key_of(), inverse_key_of(), new, ruling, LIMITS)
+
+
+def released(ruling: Ruling) -> Journal:
+    return release(reseated(undoing(), RULING, LIMITS), ruling, LIMITS)
+
+
+def frozen(ruling: Ruling) -> Journal:
+    return reseated(undoing(), ruling, LIMITS)
+
+
+RULED: Final = (resolved, resolved_inverse, superseded, released, frozen)
+
+
+@pytest.mark.rule("WS-3", "GR-4")
 @pytest.mark.parametrize("missing", ["who", "why", "evidence"])
-@pytest.mark.parametrize("text", ["", " ", "x" * 2001])
-def test_a_ruling_says_who_why_and_on_what_evidence(missing: str, text: str) -> None:
-    ruling = replace(RULING, **{missing: text})
-    with refused_with("journal.ruling_refused"):
-        resolve_operation(pending(), key_of(), DONE, ruling, LIMITS, old_run_gone=True)
+@pytest.mark.parametrize("rule", RULED, ids=lambda rule: rule.__name__)
+def test_every_ruling_says_who_why_and_on_what_evidence(
+    rule: Callable[[Ruling], Journal], missing: str
+) -> None:
+    for text in ("", " ", "x" * 2001, "ü" * 1001):
+        with refused_with("journal.ruling_refused"):
+            rule(replace(RULING, **{missing: text}))
+    assert b"x" * 2000 in encode_journal(rule(replace(RULING, **{missing: "x" * 2000})))
 
 
 def test_version_5_has_no_place_for_rulings_and_archives() -> None:
