@@ -185,12 +185,18 @@ async def test_a_start_that_is_given_up_anywhere_leaves_neither_process_nor_desc
     assert given_up > 3
 
 
+def without_gaps(held: ExitStack) -> int:
+    """The highest descriptor, once all below it are in use."""
+    highest = max(int(one.name) for one in Path("/proc/self/fd").iterdir())
+    while held.enter_context(Path("/dev/null").open()).fileno() < highest:
+        pass
+    return highest
+
+
 async def test_where_no_more_descriptors_can_be_had_there_is_no_worker() -> None:
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     with ExitStack() as gaps:
-        highest = max(int(one.name) for one in Path("/proc/self/fd").iterdir())
-        while gaps.enter_context(Path("/dev/null").open()).fileno() < highest:
-            pass
+        highest = without_gaps(gaps)
         before = descriptors()
         for more in range(6):
             resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 1 + more, limits[1]))
