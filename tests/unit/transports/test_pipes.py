@@ -188,9 +188,11 @@ async def test_a_start_that_is_given_up_anywhere_leaves_neither_process_nor_desc
 def without_gaps(held: ExitStack) -> int:
     """The highest descriptor, once all below it are in use."""
     highest = max(int(one.name) for one in Path("/proc/self/fd").iterdir())
-    while held.enter_context(Path("/dev/null").open()).fileno() < highest:
-        pass
-    return highest
+    found = 0
+    while found < highest:
+        found = os.open("/dev/null", os.O_RDONLY)
+        held.callback(os.close, found)
+    return found
 
 
 async def test_where_no_more_descriptors_can_be_had_there_is_no_worker() -> None:
