@@ -27,7 +27,7 @@ help:  ## list the targets
 demo: $(READY)  ## watch a payment being planned, approved, interrupted, found again and refunded
 	@$(BIN)/amends demo
 
-test: $(READY) bubblewrap  ## run every test
+test: $(READY) programs  ## run every test
 	@echo "Running every test in $(JOBS) processes."
 	@HYPOTHESIS_PROFILE=ci $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
@@ -47,7 +47,7 @@ fix: $(READY)  ## format, and repair what the linter can repair
 	@$(BIN)/ruff check --fix --exit-zero $(CODE)
 	@$(BIN)/ruff format $(CODE)
 
-coverage: $(READY) bubblewrap  ## run every test with branch coverage and hold it to its limits
+coverage: $(READY) programs  ## run every test with branch coverage and hold it to its limits
 	@echo "Running every test in $(JOBS) processes, with branch coverage."
 	@HYPOTHESIS_PROFILE=ci $(BIN)/python -m pytest -n $(JOBS) --dist worksteal --cov --cov-report=
 	@echo "The pure rooms, in which every branch has to be taken:"
@@ -102,17 +102,21 @@ $(READY): pyproject.toml $(LOCKED)
 		--no-build-isolation --no-deps --editable .
 	@touch $@
 
-# Real containers are tested. On Linux they need a package of the system, which root installs once.
-.PHONY: bubblewrap
-bubblewrap:
-	@if [ "$$(uname -s)" != Linux ] || command -v bwrap >/dev/null; then exit 0; fi; \
+# Real containers and a real pooler are tested. They are packages of the system, which root installs
+# once; only Linux has containers.
+.PHONY: programs
+programs:
+	@PATH="$$PATH:/usr/sbin:/usr/local/sbin"; lacking=""; \
+	command -v pgbouncer >/dev/null || lacking="pgbouncer"; \
+	[ "$$(uname -s)" != Linux ] || command -v bwrap >/dev/null || lacking="bubblewrap $$lacking"; \
+	if [ -z "$$lacking" ]; then exit 0; fi; \
 	if [ "$$(id -u)" -eq 0 ] && command -v apt-get >/dev/null; then \
-		echo "Installing bubblewrap."; \
+		echo "Installing" $$lacking; \
 		apt-get update -qq; DEBIAN_FRONTEND=noninteractive \
-			apt-get install -qq --yes --no-install-recommends bubblewrap >/dev/null && exit 0; \
+			apt-get install -qq --yes --no-install-recommends $$lacking >/dev/null && exit 0; \
 	fi; \
-	echo "The tests need bubblewrap, which root has to install. On Debian and Ubuntu:" >&2; \
-	echo "    sudo apt-get install bubblewrap" >&2; \
+	echo "The tests need packages that root has to install. On Debian and Ubuntu:" >&2; \
+	echo "    sudo apt-get install" $$lacking >&2; \
 	exit 1
 
 .PHONY: docs

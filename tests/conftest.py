@@ -2,8 +2,8 @@
 
 A skipped test proves nothing, so where `CI` is set it counts as failed; an expected failure stays
 what it is. Ctrl-C means Ctrl-C, also where whoever started the tests ignores it. The PostgreSQL
-server is shared by all tests of a process, since it takes a second to make. Other fixtures for one
-room live beside that room's tests, not here.
+server is shared by all tests of a process, since it takes a second to make, and so is the pooler
+before it. Other fixtures for one room live beside that room's tests, not here.
 """
 
 import os
@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
+    from amends.testing.pgbouncer import PgBouncer
     from amends.testing.postgres_server import PostgresServer
 
 IN_CI: Final = os.environ.get("CI", "").lower() not in {"", "0", "false"}
@@ -73,3 +74,12 @@ def postgres_server() -> "Iterator[PostgresServer]":
 
     with PostgresServer() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def pgbouncer(postgres_server: "PostgresServer") -> "Iterator[PgBouncer]":
+    """A pooler in transaction mode before that server. There is one, or the tests fail."""
+    from amends.testing.pgbouncer import PgBouncer
+
+    with PgBouncer(postgres_server.port) as pooler:
+        yield pooler

@@ -1,12 +1,10 @@
 """The store contract over PostgreSQL, as it is used and behind a pooler."""
 
-from collections.abc import Iterator
-
 import pytest
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from amends.testing.pooler import FakePooler
+from amends.testing.pgbouncer import PgBouncer
 from amends.testing.postgres_bench import PostgresBench
 from amends.testing.postgres_server import PostgresServer
 from amends.testing.store_bench import StoreBench
@@ -26,15 +24,13 @@ class TestPostgres(StoreContract):
 
 
 @pytest.mark.case("QUE-02")
-class TestPostgresBehindAPooler(StoreContract):
-    """Where no two transactions share a process of the server."""
+class TestPostgresBehindPgbouncer(StoreContract):
+    """Where transactions take turns among the processes of the server."""
 
     @pytest.fixture(autouse=True)
-    def _on(self, postgres_server: PostgresServer) -> Iterator[None]:
+    def _on(self, postgres_server: PostgresServer, pgbouncer: PgBouncer) -> None:
         self._server = postgres_server
-        with FakePooler(postgres_server.port) as self._pooler:
-            yield
-            assert self._pooler.switches > 2
+        self._pooler = pgbouncer
 
     def bench(self) -> StoreBench:
         return PostgresBench(self._server, pooler=self._pooler)

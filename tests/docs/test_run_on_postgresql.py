@@ -12,6 +12,7 @@ import pytest
 from amends.cli.main import run
 from amends.stores.postgres.address import address_of
 from amends.testing.errands import Commit, Execute, Plan, run_errand
+from amends.testing.pgbouncer import SETTINGS
 from amends.testing.postgres_server import PostgresServer
 from amends.testing.till import Setup, open_till
 
@@ -101,6 +102,12 @@ def copied(server: PostgresServer, copy: PostgresServer, tmp_path: Path) -> None
 async def typed_in(words: list[str]) -> int:
     """The exit code of a command, which runs beside this loop."""
     return await asyncio.to_thread(run, words)
+
+
+def test_the_pooler_of_the_page_is_set_as_the_one_of_the_tests() -> None:
+    told = dict(re.findall(r"^(\w+) = (.*)$", typed("ini", "[pgbouncer]"), re.MULTILINE))
+    for name in ("pool_mode", "default_pool_size", "server_login_retry"):
+        assert told[name] == SETTINGS[name]
 
 
 def test_every_unit_and_url_names_what_the_code_knows() -> None:

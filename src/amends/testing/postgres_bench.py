@@ -11,7 +11,7 @@ from amends.contracts.documents import Document
 from amends.stores.port import Store
 from amends.stores.postgres import open_postgres
 from amends.stores.shapes import SHAPES, shape_of
-from amends.testing.pooler import FakePooler
+from amends.testing.pgbouncer import PgBouncer
 from amends.testing.postgres_server import PostgresServer
 from amends.testing.store_bench import Contents, StoreBench
 from amends.testing.store_documents import TENANT
@@ -33,14 +33,14 @@ _ANY_BYTES: Final = (
 class PostgresBench(StoreBench):
     """For the PostgreSQL store: an empty database of a server, as a role that is no superuser."""
 
-    def __init__(self, server: PostgresServer, pooler: FakePooler | None = None) -> None:
+    def __init__(self, server: PostgresServer, pooler: PgBouncer | None = None) -> None:
         super().__init__()
         self.server = server
         self.database = server.lend()
         self._url = self.database.url
         if pooler is not None:
-            here = self._url.replace(f":{server.port}/", f":{pooler.port}/")
-            self._url = f"{here}?pooled=true"
+            pooler.warm(self._url)
+            self._url = pooler.before(self._url)
 
     async def __aexit__(
         self,

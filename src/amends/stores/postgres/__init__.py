@@ -6,7 +6,7 @@ refuses a server that could lose what it acknowledged; `writes` makes a change s
 `verdicts` decides a batch of them over what was read; `statements` is the SQL; `session` is one
 transaction over a batch; `truth` finds out what became of a COMMIT that nobody answered; `writer`
 is the queue; `reader` and `feed` answer questions; `listening` wakes who waits; `store` is what
-users get. `survey` asks across tenants, for the upkeep.
+users get. `questions` asks across tenants, for the upkeep, and `survey` says what.
 
 What holds here:
 

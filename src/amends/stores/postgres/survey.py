@@ -1,25 +1,21 @@
 """Questions about a whole database that only its upkeep asks: across tenants, over every row.
 
-A connection of its own that says that it looks after every tenant, so it can read and not write.
 Long questions are answered piece by piece. It looks at a store of an older schema as it is, and at
 one on a changed timeline, which nobody may open.
 
 Deliberately not here: what follows from an answer; the server's own checks of its files.
 """
 
-import asyncio
-from collections.abc import Coroutine, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Final, Self, TypeVar
 
 from amends.contracts.documents import Document
 from amends.contracts.errors import Unavailable
 from amends.contracts.ids import TenantId
 from amends.stores.port import Stored, Unreadable
-from amends.stores.postgres.address import address_of
-from amends.stores.postgres.connection import connect
-from amends.stores.postgres.failures import REPORTED, failed
 from amends.stores.postgres.feed import PAUSE_S, find_reach
 from amends.stores.postgres.logbook import DatabaseLogbook
 from amends.stores.postgres.migrations import (
@@ -28,6 +24,7 @@ from amends.stores.postgres.migrations import (
     TIMELINE,
     missing_steps,
 )
+from amends.stores.postgres.questions import Questions
 from amends.stores.postgres.reader import row_columns, row_of
 from amends.stores.rows import show_row
 from amends.stores.schema_steps import Migration
@@ -35,17 +32,11 @@ from amends.stores.shapes import shape_of
 from amends.stores.surveys import ChainName, ReadChain, chain_names, read_chain
 
 D = TypeVar("D", bound=Document)
-T = TypeVar("T")
 
 AT_ONCE: Final = 500
 _PATIENCE_TIMES: Final = round(15 / PAUSE_S)
 """Longer than the server lets a client stand still in the midst of a batch."""
 
-# Whoever takes the answers in may be slow: nothing waits for a transaction that only reads.
-_UPKEEP: Final = (
-    "SET amends.upkeep = 'every tenant'; SET idle_in_transaction_session_timeout = 0;"
-    " SET statement_timeout = 0"
-)
 _TENANTS: Final = (
     "SELECT tenant FROM amends.transactions UNION SELECT tenant FROM amends.approvals"
     " UNION SELECT tenant FROM amends.unclaimed_effects ORDER BY 1"
@@ -85,16 +76,15 @@ class PostgresSurvey:
     """
 
     def __init__(self, url: str) -> None:
-        self._runner = asyncio.Runner()
+        self._questions = Questions(url)
+        self._ask = self._questions.ask
         try:
-            self._connection = self._run(connect(address_of(url)))
-            self._run(self._connection.execute(_UPKEEP))
-            self.missing: tuple[Migration, ...] = self._run(missing_steps(self._connection))
+            self.missing: tuple[Migration, ...] = self._questions.put(missing_steps)
             """The steps of the schema that the database has not gone through."""
             self.is_empty: bool = self.missing == MIGRATIONS
             """Whether nothing was ever stored in the database."""
         except BaseException:
-            self._runner.close()
+            self._questions.close()
             raise
 
     def __enter__(self) -> Self:
@@ -106,22 +96,18 @@ class PostgresSurvey:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._connection.terminate()
-        self._runner.close()
+        self._questions.close()
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
         """Answers of one moment of the store while the block lasts."""
-        self._run(self._connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"))
-        try:
+        with self._questions.snapshot():
             yield
-        finally:
-            self._run(self._connection.execute("ROLLBACK"))
 
     @contextmanager
     def logbook(self) -> Iterator[DatabaseLogbook]:
         """See `Surveyed.logbook`. It holds no writer up, and waits for those who are at it."""
-        reach = self._run(find_reach(self._connection, _PATIENCE_TIMES))
+        reach = self._questions.put(partial(find_reach, patience_times=_PATIENCE_TIMES))
         if not reach.settled:
             raise _unsettled()
         with self.snapshot():
@@ -200,15 +186,6 @@ class PostgresSurvey:
             id_,
         )
         return show_row(shape, row_of(rows[0]), rows[0][0]) if rows else None
-
-    def _ask(self, sql: str, *values: int | str) -> list[Any]:
-        return list(self._run(self._connection.fetch(sql, *values)))
-
-    def _run(self, asking: Coroutine[Any, Any, T]) -> T:
-        try:
-            return self._runner.run(asking)
-        except REPORTED as error:
-            raise failed(error).exception() from error
 
 
 def _unsettled() -> Unavailable:
