@@ -1,5 +1,6 @@
 """A store on a server, as its operator meets it: checked, failed over, and taken up again."""
 
+import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -66,8 +67,6 @@ def test_a_store_whose_server_failed_over_is_refused_until_what_is_open_was_froz
     postgres_server: PostgresServer,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    import asyncio
-
     asyncio.run(work(setup))
     code, answer = said(capsys, "doctor", "--store", setup.store)
     assert code == 0, answer
@@ -103,11 +102,22 @@ def test_a_store_whose_server_failed_over_is_refused_until_what_is_open_was_froz
     assert (code, levels(answer)["timeline"]) == (0, "ok")
 
 
+async def test_a_role_that_sees_every_tenant_is_a_fault_and_where_it_is_allowed_a_warning(
+    setup: Setup, database: Database, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await work(setup)
+    there = f"{database.superuser_url}?folder={tmp_path}"
+    code, answer = await asyncio.to_thread(said, capsys, "doctor", "--store", there)
+    assert (code != 0, levels(answer)["server"]) == (True, "fault")
+    assert "store.role_bypasses_tenants" in str(answer["checks"])
+    allowed = f"{there}&dangerously_allow_bypassing_tenants=true"
+    code, answer = await asyncio.to_thread(said, capsys, "doctor", "--store", allowed)
+    assert (code, levels(answer)["tenants"]) == (0, "warn")
+
+
 async def test_nothing_is_frozen_under_those_who_still_use_it(
     setup: Setup, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    import asyncio
-
     async with open_till(setup):
         code, answer = await asyncio.to_thread(
             said, capsys, "restore", "--yes", "--store", setup.store

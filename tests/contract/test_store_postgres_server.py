@@ -1,4 +1,4 @@
-"""What the PostgreSQL store asks of its server, and what it keeps to beside many others."""
+"""The PostgreSQL store beside many others: tenants, its schema, batches, the feed, and news."""
 
 import asyncio
 import re
@@ -10,7 +10,7 @@ import asyncpg
 import pytest
 
 from amends.contracts.documents import ActionDocument, TransactionRecord
-from amends.contracts.errors import AmendsError, Corrupt, Misuse, Unavailable
+from amends.contracts.errors import Corrupt, Misuse
 from amends.contracts.ids import TenantId
 from amends.stores.port import (
     Accepted,
@@ -33,7 +33,7 @@ from amends.stores.postgres.writes import prepare
 from amends.stores.schema_steps import Migration
 from amends.stores.shapes import SHAPES
 from amends.testing.postgres_bench import PostgresBench
-from amends.testing.postgres_server import Database, PostgresServer, run_apart
+from amends.testing.postgres_server import PostgresServer
 from amends.testing.store_contract_trial import commit, error_of
 from amends.testing.store_documents import (
     OTHER_TENANT,
@@ -47,6 +47,7 @@ from amends.testing.store_documents import (
     tail_of,
 )
 from amends.testing.tcp_proxy import TcpProxy
+from tests.contract.test_store_postgres_demands import ask
 
 TABLES: Final = (*[shape.table for shape in SHAPES.values()], "receipts")
 BOOKED: Final = Migration(2, "a second step", "CREATE TABLE amends.later (a int)")
@@ -126,90 +127,6 @@ async def test_a_tenant_that_is_no_identifier_is_misuse_and_reaches_no_statement
             assert isinstance(error, Misuse)
             assert error.code == "store.malformed_change"
             assert await store.get(TransactionRecord, TenantId(tenant), "txn_1") is None
-
-
-# ── what the server must promise ─────────────────────────────────────────────────────────────────
-
-
-def ask(database: Database, server: PostgresServer, sql: str) -> None:
-    async def execute(connection: Any) -> None:
-        await connection.execute(sql)
-
-    server.ask(database.superuser_url, execute)
-
-
-async def test_a_role_or_a_database_that_loses_commits_is_refused(
-    postgres_server: PostgresServer,
-) -> None:
-    database = postgres_server.lend()
-    for where in (f"DATABASE {database.name}", "ROLE amends_app"):
-        ask(database, postgres_server, f"ALTER {where} SET synchronous_commit = off")
-        try:
-            error = await error_of(open_postgres(database.url))
-            assert isinstance(error, Unavailable)
-            assert (error.code, error.details["setting"]) == (
-                "store.not_durable",
-                "synchronous_commit",
-            )
-            switch = "?dangerously_allow_losing_commits=true"
-            await (await open_postgres(database.url + switch)).close()
-        finally:
-            ask(database, postgres_server, f"ALTER {where} RESET synchronous_commit")
-    await (await open_postgres(database.url)).close()
-    postgres_server.take_back(database)
-
-
-@pytest.mark.parametrize("setting", ["fsync", "full_page_writes"])
-async def test_a_server_that_loses_commits_is_refused(setting: str) -> None:
-    with PostgresServer({setting: "off"}) as server:
-        error = await error_of(open_postgres(server.lend().url))
-        assert (error.code, error.details["setting"]) == ("store.not_durable", setting)
-
-
-async def test_a_server_that_cannot_be_reached_is_unavailable_and_says_no_password() -> None:
-    error = await error_of(open_postgres("postgresql://me:canary@127.0.0.1:1/none"))
-    assert isinstance(error, Unavailable)
-    assert error.code == "store.unavailable"
-    assert "canary" not in repr((error, error.details, str(error)))
-
-
-async def test_a_switch_that_is_neither_true_nor_false_is_misuse() -> None:
-    error = await error_of(open_postgres("postgresql://127.0.0.1/none?pooled=yes"))
-    assert (type(error), error.code) == (Misuse, "store.url_unknown")
-
-
-@pytest.mark.fault(18)
-@pytest.mark.rule("TX-LEASE-3")
-async def test_a_changed_timeline_is_refused_unless_every_commit_had_waited_for_a_standby(
-    postgres_server: PostgresServer,
-) -> None:
-    async with PostgresBench(postgres_server) as bench:
-        await commit(await bench.open(), Insert(a_transaction()))
-        for synchronous, code in ((False, "store.timeline_changed"), (True, None)):
-            ask(
-                bench.database,
-                postgres_server,
-                f"UPDATE amends.store SET timeline = 99, synchronous = {synchronous}",
-            )
-            if code is None:
-                await (await open_postgres(bench.database.url)).close()
-            else:
-                error = await error_of(open_postgres(bench.database.url))
-                assert error.code == code
-        await (await open_postgres(bench.database.url)).close()
-
-
-async def test_a_store_belongs_to_the_loop_it_was_opened_in(
-    postgres_server: PostgresServer,
-) -> None:
-    async with PostgresBench(postgres_server) as bench:
-        store = await bench.open()
-
-        async def elsewhere() -> AmendsError:
-            return await error_of(store.get(TransactionRecord, TENANT, "txn_1"))
-
-        error = await asyncio.to_thread(run_apart, elsewhere)
-        assert error.code == "store.foreign_loop"
 
 
 # ── the schema ───────────────────────────────────────────────────────────────────────────────────

@@ -1,12 +1,13 @@
 """The PostgreSQL driver: one database, shared by any number of processes on any number of machines.
 
 From the bottom up: `failures` turns what the server or the network reports into what a caller can
-act on; `address` reads a URL; `schema` and `migrations` are the tables; `connection` opens one and
-refuses a server that could lose what it acknowledged; `writes` makes a change set ready;
-`verdicts` decides a batch of them over what was read; `statements` is the SQL; `session` is one
-transaction over a batch; `truth` finds out what became of a COMMIT that nobody answered; `writer`
-is the queue; `reader` and `feed` answer questions; `listening` wakes who waits; `store` is what
-users get. `questions` asks across tenants, for the upkeep, and `survey` says what.
+act on; `address` reads a URL; `schema` and `migrations` are the tables; `demands` refuses a server
+that could lose what it acknowledged and a role that sees every tenant; `connection` opens one;
+`writes` makes a change set ready; `verdicts` decides a batch of them over what was read;
+`statements` is the SQL; `session` is one transaction over a batch; `truth` finds out what became of
+a COMMIT that nobody answered; `writer` is the queue; `reader` and `feed` answer questions;
+`listening` wakes who waits; `store` is what users get. `questions` asks across tenants, for the
+upkeep, and `survey` says what.
 
 What holds here:
 

@@ -4,7 +4,8 @@
 
 `pooled=true` is for a pooler in transaction mode, such as pgbouncer: no prepared statements are
 kept, and nothing is listened to. `dangerously_allow_losing_commits=true` lets a server be used that
-is set up to lose what it acknowledged; its name says what it is for. `folder` is for others, who
+is set up to lose what it acknowledged, `dangerously_allow_bypassing_tenants=true` a role that the
+server shows every tenant; their names say what they are for. `folder` is for others, who
 keep files there. Everything else is handed to asyncpg as it stands, several hosts included.
 
 Deliberately not here: passwords, which asyncpg also finds in `PGPASSWORD` and `~/.pgpass`.
@@ -17,7 +18,11 @@ import msgspec
 
 from amends.contracts.errors import Misuse
 
-_SWITCHES: Final = ("pooled", "dangerously_allow_losing_commits")
+_SWITCHES: Final = (
+    "pooled",
+    "dangerously_allow_losing_commits",
+    "dangerously_allow_bypassing_tenants",
+)
 _FOLDER: Final = "folder"
 
 
@@ -27,6 +32,7 @@ class Address(msgspec.Struct, frozen=True):
     dsn: str
     pooled: bool = False
     dangerously_allow_losing_commits: bool = False
+    dangerously_allow_bypassing_tenants: bool = False
 
 
 def address_of(url: str) -> Address:
@@ -37,9 +43,7 @@ def address_of(url: str) -> Address:
     ours = (*_SWITCHES, _FOLDER)
     rest = urlencode([(name, value) for name, value in asked if name not in ours])
     return Address(
-        urlunsplit(parts._replace(query=rest)),
-        switches.get("pooled", False),
-        switches.get("dangerously_allow_losing_commits", False),
+        urlunsplit(parts._replace(query=rest)), *(switches.get(one, False) for one in _SWITCHES)
     )
 
 

@@ -1,8 +1,6 @@
-"""Connections to the primary, and what a server must promise before anything is kept on it.
+"""Connections to the primary, on the timeline on which the store was last used.
 
-The server is asked whether it would lose what it acknowledges: `fsync`, `full_page_writes` and
-`synchronous_commit` must be on, unless the address says in plain words that losing is fine. A
-server that takes no writes is no primary and never asked. The timeline is compared with the one
+A server that takes no writes is no primary and never asked. The timeline is compared with the one
 the store was last used on: after a failover to a standby that may have been behind, everything that
 is open must be frozen before anybody goes on (TX-LEASE-3), so until then the store is refused.
 Where every commit had waited for a standby nothing was lost, and the new timeline is just written
@@ -11,7 +9,7 @@ down.
 A connection is lent for one transaction or one question. One that ended in any error is ended too
 and never lent again: it might hold an open transaction.
 
-Deliberately not here: what is asked.
+Deliberately not here: what is asked, and what a server must promise (`demands`).
 """
 
 import asyncio
@@ -28,6 +26,7 @@ import msgspec
 from amends.contracts.errors import AmendsError, Unavailable
 from amends.contracts.ids import uuid7_hex
 from amends.stores.postgres.address import Address
+from amends.stores.postgres.demands import check_server
 from amends.stores.postgres.failures import CLOSED, REPORTED, failed, foreign_loop, unreachable
 from amends.stores.postgres.migrations import SYNCHRONOUS, SYSTEM, TIMELINE
 from amends.stores.rows import to_micros
@@ -37,8 +36,6 @@ PATIENCE_S: Final = 15.0
 """How long a server that cannot be reached is tried again: a failover takes a second or so."""
 
 PAUSE_S: Final = 0.1
-OLDEST: Final = 15
-_DURABLE: Final = ("fsync", "full_page_writes", "synchronous_commit")
 _STAND: Final = (
     f"SELECT lineage, synchronous, system_identifier = {SYSTEM} AND timeline = {TIMELINE},"
     f" {TIMELINE}"
@@ -67,7 +64,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
 async def connect(address: Address) -> Any:
     """One connection to the primary, ready for any transaction.
 
-    Raises `Unavailable` (`store.unavailable`, `store.not_durable`, `store.server_too_old`).
+    Raises `Unavailable` (`store.unavailable`), and as `check_server`.
     """
     try:
         connection = await asyncpg.connect(
@@ -106,32 +103,6 @@ async def whole(connection: Any, address: Address) -> AsyncIterator[None]:
     await connection.execute("BEGIN")
     yield
     await connection.execute("COMMIT")
-
-
-async def check_server(connection: Any, address: Address) -> None:
-    """Raises `Unavailable` (`store.not_durable`, `store.server_too_old`)."""
-    if connection.get_server_version().major < OLDEST:
-        raise Unavailable(
-            "store.server_too_old",
-            f"The server is older than PostgreSQL {OLDEST}.",
-            next_step=f"Use PostgreSQL {OLDEST} or newer.",
-        )
-    if await connection.fetchval("SHOW server_encoding") != "UTF8":
-        raise Unavailable(
-            "store.unavailable",
-            "The database does not keep its texts in UTF-8.",
-            next_step="Create the database with ENCODING 'UTF8'.",
-        )
-    if address.dangerously_allow_losing_commits:
-        return
-    for name in _DURABLE:
-        if await connection.fetchval("SELECT current_setting($1)", name) == "off":
-            raise Unavailable(
-                "store.not_durable",
-                f"The server has {name} off, so it can lose what it has acknowledged.",
-                details={"setting": name},
-                next_step=f"Set {name} to on for the server, the database and the role.",
-            )
 
 
 class Standing(NamedTuple):

@@ -58,8 +58,8 @@ async def open_postgres(
     is opened all the same, as another store, and by nobody else until `accept_server`.
 
     Raises `Misuse` (`store.url_unknown`), `Unavailable` (`store.unavailable`, `store.not_durable`,
-    `store.foreign_file`, `store.schema_too_new`, `store.server_too_old`,
-    `store.timeline_changed`) or `Corrupt` (`store.schema_changed`).
+    `store.role_bypasses_tenants`, `store.foreign_file`, `store.schema_too_new`,
+    `store.server_too_old`, `store.timeline_changed`) or `Corrupt` (`store.schema_changed`).
     """
     terms = Terms(address=address_of(url), patience_s=patience_s, taking_over=taking_over)
     if clock is not None:

@@ -16,6 +16,7 @@ from amends.contracts.documents import Document
 from amends.contracts.errors import Unavailable
 from amends.contracts.ids import TenantId
 from amends.stores.port import Stored, Unreadable
+from amends.stores.postgres.demands import bypasses_tenants
 from amends.stores.postgres.feed import PAUSE_S, find_reach
 from amends.stores.postgres.logbook import DatabaseLogbook
 from amends.stores.postgres.migrations import (
@@ -65,7 +66,6 @@ _OTHERS: Final = (
     "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
     " AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
 )
-_ROLE: Final = "SELECT rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = current_user"
 _MOVED: Final = f"SELECT system_identifier <> {SYSTEM} OR timeline <> {TIMELINE} FROM amends.store"
 
 
@@ -135,8 +135,8 @@ class PostgresSurvey:
 
     @property
     def bypasses_tenants(self) -> bool:
-        """Whether the server keeps tenants apart for this role at all."""
-        return bool(self._ask(_ROLE)[0][0])
+        """Whether the server keeps no tenants apart for this role."""
+        return self._questions.put(bypasses_tenants)
 
     def signers(self, latest: int = AT_ONCE) -> frozenset[str]:
         """The ids of the keys that signed the latest receipts."""
