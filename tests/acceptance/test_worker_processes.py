@@ -12,10 +12,10 @@ from typing import Final
 
 import pytest
 
-from amends.contracts.errors import AmendsError, OutcomeUnknown
+from amends.contracts.errors import AmendsError, OutcomeUnknown, Refused
 from amends.contracts.worker_grant import grant_fingerprint
 from amends.contracts.worker_messages import Indeterminate
-from amends.contracts.worker_payload import Succeeded
+from amends.contracts.worker_payload import Failed, Succeeded
 from amends.host.channel import WorkerChannel
 from amends.ledger.records import LedgerState
 from amends.ledger.recovery import Recovery
@@ -224,6 +224,28 @@ async def test_an_operator_ends_an_open_inverse_while_no_worker_runs(place: Plac
     async with place.worker() as (channel, _):
         assert isinstance(await workflow.compensate(channel, target), Succeeded)
     assert place.lines() == [key, inverse]
+
+
+@pytest.mark.rule("INT-3")
+async def test_an_original_that_never_came_is_closed_by_hand_and_refused_from_then_on(
+    place: Place,
+) -> None:
+    both = Both()
+    workflow = await both.workflow()
+    key = await workflow.record(INTENT)
+    words = ("--who", "olga", "--why", "nobody wants it", "--evidence", "ticket 7")
+    unknown = await asyncio.to_thread(place.amends, "resolve", key, "failed", *words)
+    assert "journal.operation_unknown" in unknown.stderr
+    tool = ("--tool", GRANT.tool)
+    for _ in range(2):
+        closed = await asyncio.to_thread(place.amends, "resolve", key, "failed", *words, *tool)
+        assert closed.returncode == 0, closed.stderr
+    async with place.worker() as (channel, _):
+        with pytest.raises(Refused) as late:
+            await workflow.dispatch(channel, key, INPUT)
+        assert late.value.details["code"] == "journal.operation_differs"
+        assert isinstance(await workflow.reconcile(channel, key), Failed)
+    assert place.lines() == []
 
 
 def test_a_folder_is_initialised_once_and_a_journal_that_is_not_frozen_is_not_released(

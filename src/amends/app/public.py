@@ -59,6 +59,8 @@ from amends.wiring.opening import Notices, Settings
 
 if TYPE_CHECKING:
     from amends.app.worker_capabilities import WorkerCapability, worker_capability
+    from amends.transports.tls_files import TlsFiles
+    from amends.wiring.remote_workers import RemoteWorker
     from amends.wiring.worker_processes import WorkerProcess
 else:
 
@@ -68,6 +70,10 @@ else:
                 return getattr(import_module("amends.app.worker_capabilities"), name)
             case "WorkerProcess":
                 return import_module("amends.wiring.worker_processes").WorkerProcess
+            case "RemoteWorker":
+                return import_module("amends.wiring.remote_workers").RemoteWorker
+            case "TlsFiles":
+                return import_module("amends.transports.tls_files").TlsFiles
             case _:
                 raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
@@ -124,10 +130,12 @@ __all__ = [
     "Quorum",
     "RecoveryContract",
     "Refused",
+    "RemoteWorker",
     "Result",
     "Said",
     "Secret",
     "Settings",
+    "TlsFiles",
     "TransactionContext",
     "TransactionRequest",
     "TransactionResult",

@@ -115,13 +115,15 @@ class ContainmentReport(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of one container on this machine. Without findings nothing is contained.
 
     `tool` is what enforces it, with its version. `as_root` says that the worker is root to the
-    files that it may write. `reason` says why there are no findings.
+    files that it may write. `reason` says why there are no findings. `known` is false where nobody
+    can look: that is neither a container nor none.
     """
 
     tool: str = ""
     findings: tuple[Finding, ...] = ()
     as_root: bool = False
     reason: str = ""
+    known: bool = True
 
     @property
     def ran(self) -> bool:
@@ -146,7 +148,7 @@ class ContainmentReport(msgspec.Struct, frozen=True, kw_only=True):
     def document(self) -> JsonObject:
         """For programs: as it stands in the answer of a command or in a view of the worker."""
         return {
-            "contained": self.contained,
+            "contained": self.contained if self.known else None,
             "tool": self.tool,
             "as_root": self.as_root,
             "reason": self.reason,
@@ -156,6 +158,8 @@ class ContainmentReport(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def summary(self) -> str:
         """One sentence for a person."""
+        if not self.known:
+            return f"Not known: {self.reason}."
         if not self.ran:
             return f"Not contained: {self.reason}."
         if self.broken:

@@ -42,6 +42,30 @@ CONTAINMENT_CODES: Final[Mapping[str, Code]] = MappingProxyType(
         "channel.socket_taken": Code(
             Conflict, "Another process listens at this socket.", "End it, or choose another path."
         ),
+        # another machine
+        "channel.certificate_stranger": Code(
+            PeerViolation,
+            "The other end shows a certificate that is not pinned, or speaks something else.",
+            "Nothing was asked. Compare its certificate with the file of peers.",
+        ),
+        "channel.identity_unusable": Code(
+            Unavailable,
+            "A certificate, its private key or the shared secret cannot be used.",
+            "Mend the file that is named: PEM for certificates and keys, 64 hex digits as secret.",
+        ),
+        "channel.secret_unsafe": Code(
+            Unavailable,
+            "A file that holds a secret is missing, or others than its user can get at it.",
+            "Make it a plain file of the user that runs this, with mode 0600.",
+        ),
+        "channel.address_unavailable": Code(
+            Unavailable,
+            "Nothing can listen at this address.",
+            "End what listens there, or choose another address of this machine.",
+        ),
+        "misuse.tls_address": Code(
+            Misuse, "This is no address of a worker.", "Write it as tls://host:port."
+        ),
         "misuse.socket_path": Code(
             Misuse,
             "This is no path of a socket: it is relative, abstract or too long.",

@@ -134,6 +134,14 @@ WORKER_CODES: Final[Mapping[str, Code]] = MappingProxyType(
             "The worker refused the request; nothing was done.",
             "See the worker's own code.",
         ),
+        "worker.tenant_unserved": Code(
+            Refused, "No worker is named for this tenant.", "Name its address, or another tenant."
+        ),
+        "worker.journal_elsewhere": Code(
+            Unavailable,
+            "The worker's journal is on another machine, and cannot be ruled on from here.",
+            "Rule on it there with amends worker resolve, then reconcile the transaction here.",
+        ),
         "worker.given_up": Code(
             Refused,
             "The attempt was given up before anything was recorded.",

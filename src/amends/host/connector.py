@@ -27,7 +27,7 @@ from amends.connectors.inputs import InputType
 from amends.connectors.port import Attempt, Call, HandRuling, OriginalEffect
 from amends.contracts.codes import coded
 from amends.contracts.enums import Handler
-from amends.contracts.errors import AmendsError
+from amends.contracts.errors import AmendsError, Refused
 from amends.contracts.ids import TransactionId
 from amends.contracts.outcomes import NotFound, Outcome, Pending, ProviderOperation
 from amends.contracts.worker_identity import host_input_fingerprint
@@ -61,6 +61,7 @@ from amends.ledger.targets import Target
 
 UNSUPPORTED: str = "worker.lookup_unsupported"
 NO_INPUT: str = "action.input_required"
+_DIFFERS = "journal.compensation_differs"
 _LOOK_UPS_SINCE = 6
 
 
@@ -196,8 +197,25 @@ class WorkerConnector:
             return endings.for_a_person(NO_INPUT, intent.compensation_key)
         target = self._target(call, workflow, operation, self._tool.payload(call.input))
         async with self._channel(call) as channel:
-            status = await workflow.compensate(channel, target)
+            try:
+                status = await workflow.compensate(channel, target)
+            except Refused as refused:
+                if refused.details.get("code") != _DIFFERS:
+                    raise
+                return await self._closed(workflow, channel, operation, intent)
         return self._told(status, intent.compensation_key)
+
+    async def _closed(
+        self,
+        workflow: Workflow,
+        channel: WorkerChannel,
+        operation: LedgerOperation,
+        intent: LedgerCompensation,
+    ) -> Outcome:
+        """The journal has this very key without its input: a person closed it there."""
+        grant = self._tool.grant
+        state = await workflow.find_compensation(channel, operation.operation_key, grant)
+        return self._known(state, intent.compensation_key)
 
     async def _ask(
         self,

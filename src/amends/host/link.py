@@ -10,7 +10,6 @@ import msgspec
 
 from amends.contracts.ids import TenantId
 from amends.contracts.worker_grant import CapabilityGrant
-from amends.contracts.worker_identity import CompensationKey, Fingerprint, OperationKey
 from amends.contracts.worker_payload import Terminal
 from amends.host.channel import WorkerChannel
 from amends.host.keeping import OpenRecord
@@ -24,9 +23,9 @@ class EntryRuling(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     tool: str
-    operation_key: OperationKey
-    compensation_key: CompensationKey | None = None
-    grant: Fingerprint | None = None
+    operation_key: str
+    compensation_key: str | None = None
+    grant: str | None = None
     ending: Terminal
     who: str
     why: str

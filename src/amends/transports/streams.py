@@ -48,7 +48,9 @@ class StreamTransport(Transport):
         try:
             async with asyncio.timeout(_FLUSH_S):
                 await self._writer.wait_closed()
-        except TimeoutError:
+        except (TimeoutError, asyncio.CancelledError) as given_up:
             self._writer.transport.abort()
+            if isinstance(given_up, asyncio.CancelledError):
+                raise
         except OSError:
             return  # it broke before, and is closed

@@ -1,5 +1,6 @@
 """A host put together: the folder of its ledgers, and a channel to a worker that is its child."""
 
+import asyncio
 import os
 import secrets
 import sys
@@ -8,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
+from amends.contracts.errors import Conflict
 from amends.contracts.worker_grant import CapabilityGrant
 from amends.host.channel import WorkerChannel
 from amends.host.keeping import OpenRecord
@@ -24,6 +26,9 @@ from amends.wiring.sealing import SealedFolder
 from amends.wiring.workers import WorkerPlace
 
 NAMESPACE: Final = "workflow-ledger"
+HOST: Final = "host"
+"""The folder of the ledgers in the state of a worker connector."""
+
 _SESSION: Final = "session-"
 
 
@@ -70,10 +75,44 @@ class Ledgers:
         return self._folder.storage(Place(NAMESPACE, name), max_bytes=MAX_BYTES)
 
 
+class HostLedgers:
+    """The ledgers of a connector: opened when the first is asked for, as `WorkerLink` asks."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._open: Ledgers | None = None
+
+    def initialise(self) -> None:
+        """Make the folder. Raises as `Ledgers.make`."""
+        Ledgers.make(self._directory).close()
+
+    async def ledger(self, name: str, plan: WorkflowPlan, *, create: bool) -> OpenRecord | None:
+        """See `WorkerLink`. Raises as `Ledgers.open` and `Ledgers.create`."""
+        return await asyncio.to_thread(self._ledger, name, plan, create=create)
+
+    async def aclose(self) -> None:
+        """Give the anchor back; it is taken again when it is needed."""
+        ledgers, self._open = self._open, None
+        if ledgers is not None:
+            await asyncio.to_thread(ledgers.close)
+
+    def _ledger(self, name: str, plan: WorkflowPlan, *, create: bool) -> OpenRecord | None:
+        if self._open is None:
+            self._open = Ledgers.open(self._directory)
+        ledgers = self._open
+        if create:
+            _create(ledgers, name, plan)
+        return ledgers.opener(name) if ledgers.knows(name) else None
+
+
+def draw_name() -> str:
+    """The name of a session that was never used."""
+    return _SESSION + secrets.token_hex(16)
+
+
 def draw_bootstrap(version: Version = Version.SEALED) -> Bootstrap:
     """A session with a name and a key that were never used."""
-    name = _SESSION + secrets.token_hex(16)
-    return Bootstrap(name, SessionKey(secrets.token_bytes(KEY_LENGTH)), version)
+    return Bootstrap(draw_name(), SessionKey(secrets.token_bytes(KEY_LENGTH)), version)
 
 
 def worker_command(adapters: str, place: WorkerPlace) -> list[str]:
@@ -114,3 +153,12 @@ async def child_worker(
             yield channel
     finally:
         await child.stop()
+
+
+def _create(ledgers: Ledgers, name: str, plan: WorkflowPlan) -> None:
+    """Make a ledger, unless an attempt before has."""
+    try:
+        ledgers.create(name, plan)
+    except Conflict as conflict:
+        if conflict.code != "sealed.initialised":
+            raise

@@ -26,7 +26,6 @@ from amends.containment.entering import Contain
 from amends.containment.findings import ContainmentReport
 from amends.containment.provisions import Provision
 from amends.containment.this_python import this_python
-from amends.contracts.errors import Conflict
 from amends.contracts.ids import TenantId
 from amends.contracts.worker_grant import CapabilityGrant, Resource
 from amends.contracts.worker_payload import Terminal
@@ -38,10 +37,9 @@ from amends.ledger.plans import WorkflowPlan
 from amends.protocol.greeting import NONCE_LENGTH
 from amends.transports.children import ChildWorker
 from amends.wiring.contained import start_contained
-from amends.wiring.hosts import Ledgers, draw_bootstrap, worker_command
+from amends.wiring.hosts import HOST, HostLedgers, draw_bootstrap, worker_command
 from amends.wiring.workers import WorkerPlace, close_by_hand, initialise_worker
 
-_HOST: Final = "host"
 _OPEN_LIMIT_S: Final = 30.0
 _NOTHING: Final[Mapping[Resource, Provision]] = MappingProxyType({})
 _NO_VARIABLES: Final[Mapping[str, str]] = MappingProxyType({})
@@ -71,7 +69,7 @@ class WorkerProcess(WorkerLink):
         self._provisions = dict(provisions)
         self._variables = dict(environment)
         self._code = _folders_of(adapters) if code is None else tuple(map(Path, code))
-        self._ledgers: Ledgers | None = None
+        self._ledgers = HostLedgers(self._state / HOST)
         self._child: ChildWorker | None = None
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self.report: ContainmentReport | None = None
@@ -82,7 +80,7 @@ class WorkerProcess(WorkerLink):
 
         Raises `Conflict` (`sealed.initialised`) where they are, and as `initialise_worker`.
         """
-        Ledgers.make(self._state / _HOST).close()
+        self._ledgers.initialise()
         for tenant in tenants:
             self.add_tenant(tenant)
 
@@ -134,8 +132,8 @@ class WorkerProcess(WorkerLink):
                 await worker.child.stop()
 
     async def ledger(self, name: str, plan: WorkflowPlan, *, create: bool) -> OpenRecord | None:
-        """See `WorkerLink`. Raises as `Ledgers.open` and `Ledgers.create`."""
-        return await asyncio.to_thread(self._ledger, name, plan, create=create)
+        """See `WorkerLink`. Raises as `HostLedgers.ledger`."""
+        return await self._ledgers.ledger(name, plan, create=create)
 
     async def rule(self, tenant: TenantId, ruling: EntryRuling) -> Terminal:
         """See `WorkerLink`. Waits a moment for a worker that serves. Raises as `close_by_hand`."""
@@ -143,30 +141,11 @@ class WorkerProcess(WorkerLink):
 
     async def aclose(self) -> None:
         """See `WorkerLink`."""
-        ledgers, self._ledgers = self._ledgers, None
-        if ledgers is not None:
-            await asyncio.to_thread(ledgers.close)
-
-    def _ledger(self, name: str, plan: WorkflowPlan, *, create: bool) -> OpenRecord | None:
-        if self._ledgers is None:
-            self._ledgers = Ledgers.open(self._state / _HOST)
-        ledgers = self._ledgers
-        if create:
-            _create(ledgers, name, plan)
-        return ledgers.opener(name) if ledgers.knows(name) else None
+        await self._ledgers.aclose()
 
     def _container(self, place: WorkerPlace, grant: CapabilityGrant) -> Containment:
         program = this_python(code=self._code, state=[place.directory], environment=self._variables)
         return describe(program, [grant], self._provisions)
-
-
-def _create(ledgers: Ledgers, name: str, plan: WorkflowPlan) -> None:
-    """Make a ledger, unless an attempt before has."""
-    try:
-        ledgers.create(name, plan)
-    except Conflict as conflict:
-        if conflict.code != "sealed.initialised":
-            raise
 
 
 def _folders_of(adapters: str) -> tuple[Path, ...]:

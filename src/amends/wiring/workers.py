@@ -1,4 +1,4 @@
-"""A worker process put together: folder, journal, lock, and one session over pipes or a socket.
+"""A worker process put together: folder, journal, lock, and one session over some channel.
 
 The lock is held for as long as the process lives. Whoever has it knows that every process which
 had this journal before has ended, so what a look-up does not find will not appear any more.
@@ -33,6 +33,8 @@ from amends.sealed.used_names import UsedNames
 from amends.sealed.vault import Storage, Vault
 from amends.transports.pipes import open_pipes, take_bootstrap
 from amends.transports.port import Transport
+from amends.transports.tls import TlsListener
+from amends.transports.tls_files import TlsFiles
 from amends.transports.unix_sockets import UnixListener
 from amends.wiring.sealing import SealedFolder
 from amends.worker import ruling as by_hand
@@ -63,6 +65,13 @@ class Descriptors(NamedTuple):
     bootstrap: int
     read: int
     write: int
+
+
+class TlsDoor(NamedTuple):
+    """The address that a worker listens at, and the files of its channel."""
+
+    address: str
+    files: TlsFiles
 
 
 class Door(NamedTuple):
@@ -104,6 +113,19 @@ async def serve_socket(adapters: Adapters, place: WorkerPlace, door: Door) -> No
     process serves this journal.
     """
     listener = UnixListener.open(door.path, host_user=door.host_user, group=door.group)
+    with closing(listener):
+        transport, bootstrap = await listener.accept()
+    await _serve(adapters, place, transport, bootstrap)
+
+
+async def serve_tls(adapters: Adapters, place: WorkerPlace, door: TlsDoor) -> None:
+    """Wait at an address for the host, and serve its one session until it ends.
+
+    Nobody can connect any more once the host has come. Raises as `TlsListener.open`,
+    `SealedFolder.open` and `WorkerShell.run`, and `Unavailable` (`sealed.locked`) while another
+    process serves this journal.
+    """
+    listener = await TlsListener.open(door.address, door.files)
     with closing(listener):
         transport, bootstrap = await listener.accept()
     await _serve(adapters, place, transport, bootstrap)

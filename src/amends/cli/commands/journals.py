@@ -27,15 +27,36 @@ def resolve(
         str | None, Parameter(help="The key of the inverse, if that is what is ended.")
     ] = None,
     output: Annotated[str, Parameter(help="What came of it, as JSON, if it succeeded.")] = "{}",
+    tool: Annotated[
+        str | None, Parameter(help="Its tool, to close it for good even if it never came.")
+    ] = None,
+    grant: Annotated[
+        str | None, Parameter(help="The grant's fingerprint, for an inverse that never came.")
+    ] = None,
     journal: Journal,
 ) -> None:
     """End an open entry by hand, while no worker serves the journal."""
+    from amends.host.link import EntryRuling
     from amends.journal.records import Ruling
-    from amends.wiring.workers import resolve_by_hand
+    from amends.wiring.workers import close_by_hand, resolve_by_hand
 
-    ruling = Ruling(who=who, why=why, evidence=evidence)
-    resolve_by_hand(
-        journal.place(), operation_key, compensation, _ended(ending, why, output), ruling
+    ended = _ended(ending, why, output)
+    if tool is None:
+        ruling = Ruling(who=who, why=why, evidence=evidence)
+        resolve_by_hand(journal.place(), operation_key, compensation, ended, ruling)
+        return
+    close_by_hand(
+        journal.place(),
+        EntryRuling(
+            tool=tool,
+            operation_key=operation_key,
+            compensation_key=compensation,
+            grant=grant,
+            ending=ended,
+            who=who,
+            why=why,
+            evidence=evidence,
+        ),
     )
 
 

@@ -1,4 +1,4 @@
-"""`amends worker init`, `run` and `listen`: a worker's folder, and one session."""
+"""`amends worker init`, `run`, `listen` and `listen-tls`: a worker's folder, and one session."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,3 +94,34 @@ def listen(
     door = Door(socket, host_user, group)
     with redirect_stdout(sys.stderr):
         asyncio.run(serve_socket(load_adapters(adapters), journal.place(), door))
+
+
+def listen_tls(
+    adapters: Annotated[str, Parameter(help="Where the adapters are, as module:attribute.")],
+    address: Annotated[str, Parameter(help="Where to listen, as tls://host:port.")],
+    /,
+    *,
+    certificate: Annotated[Path, Parameter(help="This worker's certificate, in PEM.")],
+    private_key: Annotated[Path, Parameter(help="Its private key, with mode 0600.")],
+    peers: Annotated[Path, Parameter(help="The certificates of the hosts that are taken.")],
+    secret: Annotated[Path, Parameter(help="The secret that both machines hold, mode 0600.")],
+    journal: Journal,
+) -> None:
+    """Wait for the host at an address of this machine, and serve one session of it."""
+    import asyncio
+    import sys
+    from contextlib import redirect_stdout
+
+    from amends.cli.apps import load_adapters
+    from amends.transports.tls_files import TlsFiles
+    from amends.wiring.workers import TlsDoor, serve_tls
+
+    files = TlsFiles(
+        certificate=str(certificate),
+        private_key=str(private_key),
+        peers=str(peers),
+        secret=str(secret),
+    )
+    with redirect_stdout(sys.stderr):
+        serving = serve_tls(load_adapters(adapters), journal.place(), TlsDoor(address, files))
+        asyncio.run(serving)

@@ -12,6 +12,7 @@ def _worker() -> App:
     app.command("amends.cli.commands.serving:init", name="init", help=_INIT)
     app.command("amends.cli.commands.serving:run", name="run", help=_RUN)
     app.command("amends.cli.commands.serving:listen", name="listen", help=_LISTEN)
+    app.command("amends.cli.commands.serving:listen_tls", name="listen-tls", help=_TLS)
     app.command("amends.cli.commands.journals:resolve", name="resolve", help=_RESOLVE)
     app.command("amends.cli.commands.journals:release", name="release", help=_RELEASE)
     app.command("amends.cli.commands.journals:supersede", name="supersede", help=_SUPERSEDE)
@@ -32,6 +33,11 @@ _LISTEN: Final = (
     "Wait at a Unix socket for the host, and serve one session of it.\n\n"
     "The kernel says as whom the other end runs; whoever is not the named user is hung up on. Run "
     "it under a supervisor that starts it again after each session."
+)
+_TLS: Final = (
+    "Wait for a host on another machine, and serve one session of it over TLS 1.3.\n\n"
+    "Either side takes the certificates only that are in its file of peers; no authority vouches "
+    "for anybody. Run it under a supervisor that starts it again after each session."
 )
 _RESOLVE: Final = (
     "End an open entry of a journal by hand, while no worker serves it.\n\n"
