@@ -2,9 +2,10 @@
 
 Each example changes one written document of every kind in the same way, and every decoder has to
 read what came of it. So there are as many inputs to each decoder as examples: 10 000 in
-`make test`, a million in `make soak`.
+`make test`, a million in `make soak`, in parts, since Hypothesis remembers every example of a test.
 """
 
+import os
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
@@ -28,6 +29,7 @@ from tests.unit.protocol.pair import SESSION, bootstrap, message_of
 from tests.unit.sealed.stage import KEYS, PLACE
 
 EXAMPLES: Final = 50 * settings.default.max_examples  # type: ignore[union-attr]  # a profile is loaded
+PARTS: Final = int(os.environ.get("AMENDS_SOAK_PARTS", "1"))
 LIMIT: Final = 256 * 1024
 SESSION_KEYS: Final = Keys(bytes(range(32)), bytes(range(1, 33)))
 MESSAGE: Final = encode_record(message_of(MessageKind.COMPENSATE_OPERATION, Version.SEALED))
@@ -114,10 +116,11 @@ def test_every_decoder_takes_what_was_written() -> None:
 
 @pytest.mark.rule("FR-6", "ST-1")
 @pytest.mark.fault(58)
+@pytest.mark.parametrize("part", range(PARTS))
 @settings(max_examples=EXAMPLES)
-@given(st.lists(CHANGES, min_size=1, max_size=2), st.booleans())
+@given(changes=st.lists(CHANGES, min_size=1, max_size=2), is_cut=st.booleans())
 def test_whatever_is_changed_is_read_or_refused_with_a_code(
-    changes: list[Change], is_cut: bool
+    part: int, changes: list[Change], is_cut: bool
 ) -> None:
     for decoder in DECODERS:
         data = decoder.written
