@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,6 +13,8 @@ from amends.contracts.documents import TransactionRecord
 from amends.contracts.errors import Unavailable
 from amends.stores.port import Accepted, ChangeSet, Insert, Loss, Lost, Replace, Store
 from amends.stores.sqlite import SqliteStore, open_sqlite
+from amends.stores.sqlite.changes import Prepared
+from amends.stores.sqlite.session import Verdict
 from amends.stores.sqlite.writer import BATCH
 from amends.testing.faulty_files import WAL, FaultyFiles
 from amends.testing.store_contract_trial import commit, error_of
@@ -47,8 +49,10 @@ def _held(path: Path) -> Iterator[None]:
         connection.close()
 
 
-@pytest.mark.parametrize("threads", [True, False])
-async def test_change_sets_that_wait_together_share_one_flush(path: Path, threads: bool) -> None:
+@pytest.mark.parametrize(("threads", "flushes"), [(True, 2), (False, 1)])
+async def test_change_sets_that_wait_together_share_flushes(
+    path: Path, threads: bool, flushes: int
+) -> None:
     with FaultyFiles() as files:
         store = await open_sqlite(path, vfs=files.name, threads=threads)
         await commit(store, Insert(a_transaction("first")))
@@ -56,12 +60,12 @@ async def test_change_sets_that_wait_together_share_one_flush(path: Path, thread
         answers = await asyncio.gather(*(store.commit(_insert(number)) for number in range(64)))
         assert all(isinstance(answer, Accepted) for answer in answers)
         # It was calm, so the first of them did not wait for the others.
-        assert files.counts["sync"] == before + 2
+        assert files.counts["sync"] == before + 1 + flushes
         await asyncio.gather(*(store.commit(_insert(number)) for number in range(64, 128)))
-        assert files.counts["sync"] == before + 3
+        assert files.counts["sync"] == before + 1 + 2 * flushes
         for number in range(128, 131):
             await store.commit(_insert(number))
-        assert files.counts["sync"] == before + 6
+        assert files.counts["sync"] == before + 4 + 2 * flushes
         await store.close()
 
 
@@ -95,6 +99,30 @@ async def test_what_comes_during_a_flush_forms_the_next_batch(path: Path) -> Non
         # The first goes at once, then come the others of its turn, then those of the next.
         assert files.counts["sync"] == before + 3
         await store.close()
+
+
+@pytest.mark.parametrize(("callers", "sizes"), [(64, [32] * 8), (15, [15] * 4)])
+async def test_of_many_one_half_goes_on_while_the_other_is_flushed(
+    path: Path, monkeypatch: pytest.MonkeyPatch, callers: int, sizes: list[int]
+) -> None:
+    store = await open_sqlite(path)
+    written: list[int] = []
+    session = store._file.writer._session
+    write = session.write
+
+    def note(batch: Sequence[Prepared], patience_ms: int) -> list[Verdict]:
+        written.append(len(batch))
+        return write(batch, patience_ms)
+
+    monkeypatch.setattr(session, "write", note)
+
+    async def come_back(caller: int) -> None:
+        for number in range(4):
+            await store.commit(_insert(f"{caller}-{number}"))
+
+    await asyncio.gather(*(come_back(caller) for caller in range(callers)))
+    assert written == sizes
+    await store.close()
 
 
 async def test_a_batch_is_bounded_and_the_rest_follows(path: Path) -> None:

@@ -6,6 +6,9 @@ lock of the interpreter is fought for. The flush only waits: for a batch of one 
 there; for more it is done in a thread, and what is asked for meanwhile forms the next batch. Where
 another process holds the store, the waiting for it is done in that thread too.
 
+Where many ask, no more than half of them go together: one half is flushed while the other goes on.
+All in one batch would wait for the same flush, and nobody would compute meanwhile.
+
 While it is calm, which is as long as each batch is one change set and no two tasks ask in one turn,
 nobody waits for the end of the turn.
 
@@ -34,6 +37,11 @@ Outcome: TypeAlias = Sequence[Verdict] | Failure
 
 BATCH: Final = 256
 """At most so many change sets hold the store together, so that other processes get their turn."""
+
+FEW: Final = 8
+"""A half is at least so many: for fewer a flush of their own is not worth its cost."""
+
+_STANDS_ASIDE_S: Final = 0.002
 
 
 class Waiting(msgspec.Struct, frozen=True, gc=False):
@@ -70,9 +78,9 @@ class Writer:
             at_once = not self._busy and self._goes_at_once(loop)
             if not (self._busy or at_once or loop in self._called):
                 self._called.add(loop)
-                loop.call_soon(self._begin)
+                loop.call_soon(self._begin, 0)
         if at_once:
-            self._begin()
+            self._begin(0)
         # What is told already needs no turn of the loop to be heard.
         return waiting.promise.result() if waiting.promise.done() else await waiting.promise
 
@@ -101,20 +109,35 @@ class Writer:
             self._executor.shutdown()
         with self._lock:
             left, self._queue = self._queue, []
-        self._tell(left, CLOSED, here=None)
+        for loop in {one.loop for one in left}:
+            _call(loop, partial(_keep_promises, left, CLOSED, loop))
         self._session.close()
 
-    def _begin(self) -> None:
-        """Begin a batch with all that wait, unless one is under way; its end looks again."""
+    def _begin(self, computing: int) -> None:
+        """Begin a batch of those that wait, unless one is under way; its end looks again.
+
+        So many more are `computing`, having just been told.
+        """
         loop = asyncio.get_running_loop()
         with self._lock:
             self._called.discard(loop)
             if self._busy or not self._queue:
                 return
-            batch, self._queue = self._queue[:BATCH], self._queue[BATCH:]
+            batch = self._take(computing)
             self._busy = True
             self._calm = len(batch) == 1
         self._carry_out(batch, partial(self._write_here, batch), loop)
+
+    def _take(self, computing: int) -> list[Waiting]:
+        """Half of all that are about, as far as they wait; all, where they are few.
+
+        Without a thread to flush in there is nothing to be gained by that.
+        """
+        about = len(self._queue) + computing
+        halves = self._executor is not None and about >= 2 * FEW
+        size = min((about + 1) // 2 if halves else about, BATCH)
+        batch, self._queue = self._queue[:size], self._queue[size:]
+        return batch
 
     def _carry_out(
         self,
@@ -129,12 +152,10 @@ class Writer:
             outcome = failed.failure
         except BaseException as error:
             self._session.abandon()
-            self._tell(batch, unknown(error), here)
-            self._release()
+            self._end(batch, unknown(error), here)
             raise
         if outcome is not None:
-            self._tell(batch, outcome, here)
-            self._release()
+            self._end(batch, outcome, here)
 
     def _write_here(self, batch: Sequence[Waiting]) -> Outcome | None:
         """Do the statements on this turn and hand the waiting, if there is any, to the thread."""
@@ -150,8 +171,26 @@ class Writer:
             return None
         if len(batch) == 1:
             return self._flush(verdicts)
-        executor.submit(self._carry_out, batch, partial(self._flush, verdicts))
+        self._flush_there(batch, verdicts, executor)
         return None
+
+    def _flush_there(
+        self, batch: Sequence[Waiting], verdicts: Sequence[Verdict], executor: ThreadPoolExecutor
+    ) -> None:
+        """Have the thread flush, and stand aside until it does.
+
+        It needs the interpreter's lock to begin, which a loop that computes gives away every five
+        milliseconds: there would be nothing left to do meanwhile.
+        """
+        begins = Lock()
+        begins.acquire()
+
+        def flush() -> Outcome:
+            begins.release()
+            return self._flush(verdicts)
+
+        executor.submit(self._carry_out, batch, flush)
+        begins.acquire(timeout=_STANDS_ASIDE_S)
 
     def _write_there(self, prepared: Sequence[Prepared]) -> Outcome:
         return self._flush(self._session.write(prepared, self._busy_ms))
@@ -160,25 +199,28 @@ class Writer:
         self._session.flush()
         return verdicts
 
-    def _tell(
+    def _end(
         self, batch: Sequence[Waiting], outcome: Outcome, here: asyncio.AbstractEventLoop | None
     ) -> None:
-        """Tell everyone in the batch, each in the loop it waits in."""
-        for loop in {one.loop for one in batch}:
-            told = partial(_keep_promises, batch, outcome, loop)
-            if loop is here:
-                told()
-            else:
-                _call(loop, told)
-
-    def _release(self) -> None:
-        """The session is free: have the next batch begun by whichever loop is the first to."""
+        """Free the session, and have every loop that somebody waits in go on."""
         with self._lock:
             self._busy = False
             self._called = {one.loop for one in self._queue}
-            called = tuple(self._called)
-        for loop in called:
-            _call(loop, self._begin)
+            loops = self._called | {one.loop for one in batch}
+        if here is not None:
+            _keep_promises(batch, outcome, here)
+        for loop in loops:
+            if loop is not here:
+                _call(loop, partial(self._go_on, batch, outcome, loop))
+            elif loop in self._called:
+                loop.call_soon(self._begin, len(batch))
+
+    def _go_on(
+        self, batch: Sequence[Waiting], outcome: Outcome, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        """Begin the next batch, so that it is flushed while those who are told now compute."""
+        self._begin(len(batch))
+        _keep_promises(batch, outcome, loop)
 
 
 def _call(loop: asyncio.AbstractEventLoop, what: Callable[[], None]) -> None:
