@@ -7,7 +7,6 @@ import msgspec
 
 from amends.app.capabilities import Buildable
 from amends.app.edges import flag_of, mapping_of, record_of, seconds_of, text_of, text_or_none
-from amends.connectors.inputs import TakesTypes
 from amends.contracts.actions import Action, TransactionContext, TransactionRequest
 from amends.contracts.codes import coded
 from amends.contracts.declarations import Capability
@@ -324,10 +323,10 @@ class Asking:
             own = Handler.COMPENSATE in serving.capability.handlers
             handler = Handler.COMPENSATE if own else Handler.EXECUTE
             registered = serving
-        connector = registered.connector
-        if value is None or not isinstance(connector, TakesTypes):
+        declared = registered.inputs.get(handler)
+        if value is None or declared is None:
             return admit_value(value)
-        return connector.inputs[handler].encode(value)
+        return declared.encode(value)
 
 
 def _modes(capability: Capability) -> tuple[Mode, ...]:
@@ -351,7 +350,7 @@ def _action(named: Result | str) -> ActionId:
 
 
 def _capability(named: CapabilityLike) -> CapabilityId:
-    id_ = named.id if isinstance(named, Buildable) else named
+    id_ = named if isinstance(named, str) else getattr(named, "id", None)
     return CapabilityId(text_of(id_, "capability"))
 
 

@@ -1,9 +1,10 @@
 """What can be done: capabilities with their connectors, compiled once at registration."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgspec
 
+from amends.connectors.inputs import InputType, TakesTypes
 from amends.connectors.port import Connector
 from amends.contracts.codes import coded
 from amends.contracts.declarations import Capability
@@ -19,10 +20,14 @@ from amends.transactions.registration import check_declaration, well_typed
 
 
 class Registered(msgspec.Struct, frozen=True, kw_only=True):
-    """One capability, ready for use: declaration, connector, compiled schemas, digest."""
+    """One capability, ready for use: declaration, connector, compiled schemas, digest.
+
+    `inputs` are the types that its handlers take; none of them, where they take plain JSON.
+    """
 
     capability: Capability
     connector: Connector
+    inputs: Mapping[Handler, InputType]
     input_schema: Schema
     output_schema: Schema | None
     compensation_schema: Schema | None
@@ -76,6 +81,7 @@ class Registry:
         self._by_id[capability.id] = Registered(
             capability=capability,
             connector=connector,
+            inputs=connector.inputs if isinstance(connector, TakesTypes) else {},
             input_schema=compile_schema(capability.input_schema),
             output_schema=_compiled(capability.output_schema),
             compensation_schema=_compiled(capability.compensation_schema),
