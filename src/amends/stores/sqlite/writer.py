@@ -10,7 +10,7 @@ Where many ask, no more than half of them go together: one half is flushed while
 All in one batch would wait for the same flush, and nobody would compute meanwhile.
 
 While it is calm, which is as long as each batch is one change set and no two tasks ask in one turn,
-nobody waits for the end of the turn.
+nobody waits for the end of the turn, nor is anybody queued.
 
 What is queued is carried out: a caller that is cancelled stops waiting, and nothing else. Callers
 may sit in several event loops and threads of this process.
@@ -20,7 +20,7 @@ Deliberately not here: SQL, verdicts, and any retry.
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from threading import Lock
@@ -72,27 +72,48 @@ class Writer:
     async def commit(self, prepared: Prepared) -> Verdict:
         """Durable when accepted. Raises `Unavailable`."""
         loop = asyncio.get_running_loop()
+        if self._take_alone(loop):
+            verdict = self._write_alone(prepared)
+            if verdict is not None:
+                return verdict
         waiting = Waiting(prepared, loop, loop.create_future())
         with self._lock:
             self._queue.append(waiting)
-            at_once = not self._busy and self._goes_at_once(loop)
-            if not (self._busy or at_once or loop in self._called):
+            if not (self._busy or loop in self._called):
                 self._called.add(loop)
                 loop.call_soon(self._begin, 0)
-        if at_once:
-            self._begin(0)
-        # What is told already needs no turn of the loop to be heard.
-        return waiting.promise.result() if waiting.promise.done() else await waiting.promise
+        return await waiting.promise
 
-    def _goes_at_once(self, loop: asyncio.AbstractEventLoop) -> bool:
-        if not self._calm:
-            return False
-        task = asyncio.current_task()
-        if self._turn is None:
-            self._turn = task
-            loop.call_soon(self._end_turn)
-        self._calm = self._turn is task and len(self._queue) == 1
-        return self._calm
+    def _take_alone(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Take the session for one change set if it is calm and nobody else has it or waits."""
+        with self._lock:
+            if self._busy or not self._calm:
+                return False
+            task = asyncio.current_task()
+            if self._turn is None:
+                self._turn = task
+                loop.call_soon(self._end_turn)
+            self._busy = self._calm = self._turn is task and not self._queue
+            return self._busy
+
+    def _write_alone(self, prepared: Prepared) -> Verdict | None:
+        """Write and flush here; none where another process holds the store and has to be waited
+        for.
+        """
+        try:
+            verdicts = self._session.write((prepared,), patience_ms=0)
+            self._session.flush()
+            return verdicts[0]
+        except Failed as failed:
+            failure = failed.failure
+        except Exception as error:
+            failure = unknown(error)
+        finally:
+            for loop in self._free():
+                _call(loop, partial(self._begin, 0))
+        if failure.code == BUSY:
+            return None
+        raise failure.exception()
 
     def _end_turn(self) -> None:
         self._turn = None
@@ -203,17 +224,21 @@ class Writer:
         self, batch: Sequence[Waiting], outcome: Outcome, here: asyncio.AbstractEventLoop | None
     ) -> None:
         """Free the session, and have every loop that somebody waits in go on."""
+        waiting = self._free()
+        if here is not None:
+            _keep_promises(batch, outcome, here)
+        for loop in {*waiting, *(one.loop for one in batch)}:
+            if loop is not here:
+                _call(loop, partial(self._go_on, batch, outcome, loop))
+            elif loop in waiting:
+                loop.call_soon(self._begin, len(batch))
+
+    def _free(self) -> Collection[asyncio.AbstractEventLoop]:
+        """Give the session back; the loops that somebody waits in have to begin the next batch."""
         with self._lock:
             self._busy = False
             self._called = {one.loop for one in self._queue}
-            loops = self._called | {one.loop for one in batch}
-        if here is not None:
-            _keep_promises(batch, outcome, here)
-        for loop in loops:
-            if loop is not here:
-                _call(loop, partial(self._go_on, batch, outcome, loop))
-            elif loop in self._called:
-                loop.call_soon(self._begin, len(batch))
+            return tuple(self._called)
 
     def _go_on(
         self, batch: Sequence[Waiting], outcome: Outcome, loop: asyncio.AbstractEventLoop
