@@ -25,7 +25,7 @@ from amends.runtime.registry import Registry
 from amends.stores.memory import MemoryStore
 from amends.stores.port import Store
 from amends.wiring.drivers import open_place
-from amends.wiring.identifiers import new_id, new_owner
+from amends.wiring.identifiers import Identifiers, new_owner
 from amends.wiring.keys import FileSigner, StoreSigner, ephemeral_key, key_path
 from amends.wiring.places import OnServer, beside_of, is_on_a_server
 from amends.wiring.spill import FileSpill, spill_path
@@ -134,7 +134,7 @@ async def open_runtime(
         signer=signer,
         credentials=settings.credentials,
         principals=settings.principals,
-        ids=new_id,
+        ids=Identifiers(),
         owner=new_owner(),
         jitter=random.SystemRandom().random,
         spawn=asyncio.create_task,

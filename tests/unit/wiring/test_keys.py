@@ -1,5 +1,6 @@
 """The store's signing key: made once, for this user alone, and never half."""
 
+import copy
 import json
 import os
 import stat
@@ -17,7 +18,7 @@ from amends.contracts.errors import AmendsError, Unavailable
 from amends.receipts.keyset import to_base64url
 from amends.receipts.signing import Ed25519Signer
 from amends.testing.refusals import refused_with
-from amends.wiring.identifiers import new_id, new_owner
+from amends.wiring.identifiers import Identifiers, new_id, new_owner
 from amends.wiring.keys import (
     FileSigner,
     compromise_key,
@@ -84,6 +85,21 @@ def test_identifiers_are_ordered_and_owners_are_never_the_same() -> None:
     assert len(set(ids)) == 3
     assert new_owner() != new_owner()
     assert str(os.getpid()) in new_owner()
+
+
+def test_identifiers_of_a_runtime_are_all_different_and_a_forked_child_makes_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ids = Identifiers()
+    made = [ids("act_") for _ in range(1000)]
+    assert all(one.startswith("act_") and len(one) == 36 for one in made)
+    assert len({one[-18:] for one in made}) == 1000
+    monkeypatch.setattr(os, "getpid", lambda: 1)
+    child = copy.deepcopy(ids)
+    monkeypatch.undo()
+    left = {ids("act_")[-18:] for _ in range(256)}
+    monkeypatch.setattr(os, "getpid", lambda: 1)
+    assert left.isdisjoint({child("act_")[-18:] for _ in range(256)})
 
 
 # ── the ring ─────────────────────────────────────────────────────────────────────────────────────
