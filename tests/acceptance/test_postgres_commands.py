@@ -252,10 +252,12 @@ def test_keys_are_rotated_and_given_up_on_one_machine_and_none_is_made_on_anothe
     elsewhere = filled.folder / "elsewhere"
     elsewhere.mkdir()
     bare = f"{database.url}?folder={elsewhere}"
-    assert filled.json("checkpoint", "--store", bare).error == "key.unavailable"
+    assert filled.json("checkpoint", "--store", bare).error == "key.missing"
     assert filled.json("keys", "list", "--store", bare).error == "key.unavailable"
-    found = {one["name"]: one for one in filled.json("doctor", "--store", bare).data["checks"]}
-    assert (found["key"]["level"], found["folder"]["level"]) == ("warn", "ok")
+    found = {
+        one["name"]: one for one in filled.json("doctor", "--store", bare).json["data"]["checks"]
+    }
+    assert (found["key"]["level"], found["folder"]["level"]) == ("fault", "ok")
     assert "folder=" in found["key"]["todo"]
     assert str(elsewhere) in found["folder"]["says"]
     assert found["checkpoint"]["level"] == "ok"

@@ -50,7 +50,8 @@ from amends.testing.tcp_proxy import TcpProxy
 from tests.contract.test_store_postgres_demands import ask
 
 TABLES: Final = (*[shape.table for shape in SHAPES.values()], "receipts")
-BOOKED: Final = Migration(2, "a second step", "CREATE TABLE amends.later (a int)")
+NEXT: Final = MIGRATIONS[-1].number + 1
+BOOKED: Final = Migration(NEXT, "a second step", "CREATE TABLE amends.later (a int)")
 
 
 # ── tenants ──────────────────────────────────────────────────────────────────────────────────────
@@ -159,7 +160,7 @@ async def test_a_step_that_was_cut_off_leaves_nothing_and_is_begun_anew(
 ) -> None:
     database = postgres_server.lend()
     ask(database, postgres_server, "DROP SCHEMA IF EXISTS amends CASCADE")
-    broken = Migration(2, BOOKED.name, BOOKED.sql + "; SELECT 1/0")
+    broken = Migration(NEXT, BOOKED.name, BOOKED.sql + "; SELECT 1/0")
     with pytest.raises(asyncpg.DivisionByZeroError):
         await schema_of(database.url, (*MIGRATIONS, broken))
     await (await open_postgres(database.url)).close()
@@ -178,7 +179,7 @@ async def test_replicas_that_are_open_go_on_while_a_later_step_is_taken(
     database = postgres_server.lend()
     ask(database, postgres_server, "DROP SCHEMA IF EXISTS amends CASCADE")
     store = await open_postgres(database.url)
-    wider = Migration(2, "wider", "ALTER TABLE amends.transactions ADD COLUMN later text")
+    wider = Migration(NEXT, "wider", "ALTER TABLE amends.transactions ADD COLUMN later text")
     inserts = [
         asyncio.ensure_future(commit(store, Insert(a_transaction(str(number)))))
         for number in range(30)

@@ -152,11 +152,13 @@ def act(
     needs_app: bool = False,
     creates: bool = False,
     recover: bool = False,
+    looks: bool = False,
 ) -> int:
     """Open the store, do the work, close it and print the answer; the exit code.
 
     `needs_app` refuses to go on without capabilities, `creates` may make a new store, `recover`
-    runs the sweeper meanwhile. Raises whatever refuses the work.
+    runs the sweeper meanwhile, `looks` signs nothing and needs no key. Raises whatever refuses the
+    work.
     """
     stdout = sys.stdout
     with redirect_stdout(sys.stderr):
@@ -166,7 +168,7 @@ def act(
         if not creates:
             require_store(options.store)
         capabilities = apps.load_capabilities(options.app)
-        settings = replace(apps.load_settings(options.settings), recover=recover)
+        settings = replace(apps.load_settings(options.settings), recover=recover, looks=looks)
         if settings.principals is None and options.principals is not None:
             settings = replace(settings, principals=acting.FilePrincipals(options.principals))
         if options.policy is not None:

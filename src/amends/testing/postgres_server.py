@@ -262,7 +262,10 @@ async def _clean(connection: Any) -> None:
     tables = [shape.table for shape in SHAPES.values()]
     lines = [f"DELETE FROM amends.{table}" for table in [*tables, "receipts"]]
     lines += [f"ALTER TABLE amends.{table} ALTER COLUMN seq RESTART" for table in tables]
-    lines += ["ALTER SEQUENCE amends.receipts_position RESTART"]
+    lines += [
+        "ALTER SEQUENCE amends.receipts_position RESTART",
+        "UPDATE amends.store SET signer = NULL",
+    ]
     await connection.execute("; ".join(lines))
 
 

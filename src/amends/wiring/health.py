@@ -189,10 +189,12 @@ def _key(place: Place) -> Iterator[tuple[Check, StoreSigner | None]]:
 def _no_key(place: Place, path: Path) -> Check:
     says = f"The key file {path.name} is not there."
     if isinstance(place, OnServer):
+        with survey_of(place) as survey:
+            level = Level.FAULT if survey.signers() else Level.WARN
         return Check(
             name="key",
-            level=Level.WARN,
-            says=f"{says} A program that opens the store here would make another one.",
+            level=level,
+            says=f"{says} No program can use the store here once another one has signed for it.",
             todo="Copy it from a replica, or name the folder that has it in the URL: folder=.",
         )
     todo = "Put it back from a backup. A new one cannot sign for the old one."

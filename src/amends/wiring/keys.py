@@ -19,13 +19,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final, Protocol
 
 import msgspec
 
 from amends.contracts.errors import Corrupt, Refused, Unavailable
 from amends.receipts.keyset import Jwk, from_base64url, jwk_of, key_of, to_base64url
-from amends.receipts.signing import KEY_LENGTH, Ed25519Signer, KeyRing, PublishedKey
+from amends.receipts.signing import KEY_LENGTH, Ed25519Signer, KeyRing, PublishedKey, Signer
 
 KEY_SUFFIX: Final = ".key"
 _NEXT_STEP: Final = "Put the key back from a backup; a new key cannot sign for the old one."
@@ -105,8 +105,13 @@ class FileSigner:
                 self._seen = mark
 
 
-StoreSigner: TypeAlias = Ed25519Signer | FileSigner
-"""What signs for a store: one key that is held in memory, or the key of its file."""
+class StoreSigner(Signer, Protocol):
+    """What signs for a store, and knows all its public keys."""
+
+    @property
+    def ring(self) -> KeyRing:
+        """All public keys of the store."""
+        ...
 
 
 def key_path(database: Path) -> Path:
@@ -173,6 +178,24 @@ def compromise_key(path: Path, key_id: str, since: datetime, now: datetime) -> S
             keys = _rotated(keys, now)
         marked = [_marked(one, since) if one.key_id == key_id else one for one in keys.published]
         keys = msgspec.structs.replace(keys, published=tuple(marked))
+        _replace(path, keys)
+    return keys
+
+
+def add_keys(path: Path, given: KeyRing, now: datetime) -> StoreKeys:
+    """Take public keys into the ring of this machine, whose own key signs on.
+
+    Where there is no file, one is made with a key that follows the given ones. What is said of a
+    key that is in the ring already stands. Durable when it returns. Raises as `load_or_make_key`.
+    """
+    began = not path.exists()
+    load_or_make_key(path)
+    with _held(path):
+        keys = read_keys(path)
+        *before, own = keys.published
+        own = msgspec.structs.replace(own, since=now) if began else own
+        new = [key for key in given.published if key.key_id not in keys.ring]
+        keys = msgspec.structs.replace(keys, published=(*new, *before, own))
         _replace(path, keys)
     return keys
 

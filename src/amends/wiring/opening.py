@@ -4,12 +4,13 @@ import asyncio
 import random
 from collections.abc import Iterable
 from os import PathLike
+from pathlib import Path
 
 import msgspec
 
 from amends.connectors.port import Connector
 from amends.contracts.declarations import Capability
-from amends.contracts.errors import AmendsError
+from amends.contracts.errors import AmendsError, Unavailable
 from amends.contracts.limits import LEASE_GRACE_MS
 from amends.contracts.principals import PrincipalSource
 from amends.contracts.secrets import CredentialSource
@@ -50,7 +51,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     leaves that to whoever runs `amends retention run`. `drain_ms` is how long a close waits for
     running attempts before it interrupts them; `grace_ms` how long an attempt outlives its time
     limit. `policy` is a policy, or the name of a YAML file of rules; none is what capabilities
-    declare.
+    declare. With `looks` a store on a server is opened also where its key is missing; whatever
+    would write a receipt is refused then.
     """
 
     policy: Policy | str | PathLike[str] | None = None
@@ -58,6 +60,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     principals: PrincipalSource | None = None
     notices: Notices | None = None
     recover: bool = True
+    looks: bool = False
     retain: bool = True
     poll_s: float = 1.0
     drain_ms: int = 5_000
@@ -125,7 +128,7 @@ async def open_runtime(
     for capability, connector in capabilities:
         registry.register(capability, connector)
     policy = policy_of(settings)
-    store, signer = await open_store(url)
+    store, signer = await open_store(url, looks=settings.looks)
     beside = beside_of(url)
     environment = Environment(
         store=store,
@@ -156,14 +159,32 @@ def policy_of(settings: Settings) -> Policy:
     return PolicyFile(named)
 
 
-async def open_store(url: str) -> tuple[Store, StoreSigner]:
-    """The store of a URL and the key that signs its receipts. Raises as `database_of`, and more."""
+async def open_store(url: str, *, looks: bool = False) -> tuple[Store, StoreSigner]:
+    """The store of a URL and the key that signs its receipts.
+
+    Who only `looks` needs no key of a store on a server. Raises as `database_of`, and more.
+    """
     beside = beside_of(url)
     if beside is None:
         return MemoryStore(), ephemeral_key()
-    store = await open_place(OnServer(url) if is_on_a_server(url) else beside)
+    on_server = is_on_a_server(url)
+    store = await open_place(OnServer(url) if on_server else beside)
     try:
-        return store, FileSigner(key_path(beside))
+        path = key_path(beside)
+        return store, await _shared(store, path, looks) if on_server else FileSigner(path)
     except AmendsError:
         await store.close()
         raise
+
+
+async def _shared(store: Store, path: Path, looks: bool) -> StoreSigner:
+    from amends.stores.postgres.store import PostgresStore
+    from amends.wiring.shared_keys import AbsentSigner, appointed
+
+    assert isinstance(store, PostgresStore)
+    try:
+        return await appointed(store, path)
+    except Unavailable as error:
+        if not looks or error.code != "key.missing":
+            raise
+        return AbsentSigner(error)

@@ -81,6 +81,11 @@ Place: TypeAlias = Path | OnServer
 """Where a store that lasts is: a file, or a database on a server."""
 
 
+def url_of(place: Place) -> str:
+    """The URL that names a place."""
+    return place.url if isinstance(place, OnServer) else f"{SQLITE}{place}"
+
+
 def existing_place(url: str) -> Place:
     """Where a store is that is there already; whether a server has it shows when it is asked.
 

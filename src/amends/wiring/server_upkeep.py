@@ -12,15 +12,15 @@ from collections.abc import Callable, Iterator
 
 from amends.contracts.errors import AmendsError, Conflict
 from amends.contracts.ids import TenantId
-from amends.receipts.signing import Signer
 from amends.recovery.freezing import Freezer, Frozen
 from amends.stores.postgres.store import open_postgres
 from amends.stores.postgres.survey import PostgresSurvey
 from amends.wiring.contents import Check, Level
-from amends.wiring.keys import key_path, load_or_make_key
+from amends.wiring.keys import key_path
 from amends.wiring.places import OnServer, beside
 from amends.wiring.quiet import engine_over
 from amends.wiring.restored import RESTORED, Phase, Restored
+from amends.wiring.shared_keys import appointed, missing
 
 
 def examine_server(place: OnServer) -> Iterator[Check]:
@@ -43,7 +43,8 @@ def go_on_after_restore(place: OnServer, phase: Phase) -> Restored:
 
     The store is another one afterwards, with a lineage of its own, and can be opened again. One
     that was interrupted is begun anew by calling it again. Raises `Conflict`
-    (`restore.store_in_use`), `Unavailable` and `Corrupt`.
+    (`restore.store_in_use`), `Unavailable` (`key.missing`, before anything is changed) and
+    `Corrupt`.
     """
     with PostgresSurvey(place.url) as survey:
         if survey.others:
@@ -53,13 +54,12 @@ def go_on_after_restore(place: OnServer, phase: Phase) -> Restored:
                 next_step="Stop every process that uses the store, then try again.",
             )
         tenants, from_lineage = survey.tenants, survey.lineage
-    key = key_path(beside(place))
-    made = not key.exists()
-    signer = load_or_make_key(key)
+        key = key_path(beside(place))
+        made = not key.exists()
+        if made and survey.signers():
+            raise missing(key)
     told = phase("Freezing")
-    lineage, frozen = asyncio.run(
-        _take_over(place, tenants, signer, lambda count: told(count, count))
-    )
+    lineage, frozen = asyncio.run(_take_over(place, tenants, lambda count: told(count, count)))
     return Restored(
         lineage=lineage,
         from_lineage=from_lineage,
@@ -71,10 +71,11 @@ def go_on_after_restore(place: OnServer, phase: Phase) -> Restored:
 
 
 async def _take_over(
-    place: OnServer, tenants: tuple[TenantId, ...], signer: Signer, told: Callable[[int], None]
+    place: OnServer, tenants: tuple[TenantId, ...], told: Callable[[int], None]
 ) -> tuple[str, Frozen]:
     store = await open_postgres(place.url, taking_over=True)
     try:
+        signer = await appointed(store, key_path(beside(place)))
         frozen = await Freezer(engine_over(store, signer), told).freeze(tenants, RESTORED)
         await store.accept_server()
         return await store.lineage(), frozen

@@ -16,11 +16,12 @@ import pytest
 
 from amends.contracts.errors import AmendsError, Unavailable
 from amends.receipts.keyset import to_base64url
-from amends.receipts.signing import Ed25519Signer
+from amends.receipts.signing import Ed25519Signer, KeyRing
 from amends.testing.refusals import refused_with
 from amends.wiring.identifiers import Identifiers, new_id, new_owner
 from amends.wiring.keys import (
     FileSigner,
+    add_keys,
     compromise_key,
     ephemeral_key,
     key_path,
@@ -256,3 +257,22 @@ def test_halves_that_do_not_belong_together_are_corrupt(path: Path) -> None:
     path.write_text(json.dumps(document))
     with refused_with("key.corrupt"):
         read_keys(path)
+
+
+def test_keys_of_others_are_added_before_ones_own_and_nothing_that_is_known_changes(
+    path: Path,
+) -> None:
+    others = KeyRing([ephemeral_key().public_key, ephemeral_key().public_key])
+    ours = load_or_make_key(path)
+    for _ in range(2):
+        keys = add_keys(path, others, NOW)
+        assert [one.key_id for one in keys.published] == [
+            *(one.key_id for one in others.published),
+            ours.key_id,
+        ]
+        assert read_keys(path).published == keys.published
+    assert keys.published[-1].since is None
+    path.unlink()
+    begun = add_keys(path, others, NOW)
+    assert begun.published[-1].since == NOW
+    assert begun.signer.key_id != ours.key_id

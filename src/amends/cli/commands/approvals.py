@@ -32,4 +32,4 @@ def approvals(
             return await show_request(session, id_)
         return await list_requests(session, decided=all, limit=limit, after=after)
 
-    return act(options, work)
+    return act(options, work, looks=True)

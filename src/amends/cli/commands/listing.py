@@ -59,7 +59,7 @@ def list_transactions(
         page = await session.amends.list(where=given, after=after, limit=limit)
         return _answer(page, session.options.again())
 
-    return act(options, work)
+    return act(options, work, looks=True)
 
 
 def _answer(page: "Page[TransactionRecord]", again: str) -> "Answer":

@@ -39,7 +39,7 @@ def show(
             return await _refused(session, id_)
         return viewed(session.results, view)
 
-    return act(options, work)
+    return act(options, work, looks=True)
 
 
 async def _refused(session: "Session", action_id: str) -> "Answer":

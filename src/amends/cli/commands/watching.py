@@ -45,7 +45,7 @@ def watch(
     async def work(session: "Session") -> "Answer":
         return await _watch(session, id_, paper, recover)
 
-    return act(options, work, needs_app=recover, recover=recover)
+    return act(options, work, needs_app=recover, recover=recover, looks=not recover)
 
 
 async def _watch(session: "Session", id_: str, paper: "Paper | None", recover: bool) -> "Answer":

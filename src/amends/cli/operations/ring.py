@@ -22,16 +22,37 @@ def list_keys(*, place: Place = HERE) -> int:
     return _told(keys.ring, place)
 
 
+def add(
+    file: Annotated[Path, Parameter(help="A JWK Set, as amends keys export writes it.")],
+    /,
+    *,
+    place: Place = HERE,
+) -> int:
+    """Take public keys into the ring of this machine."""
+    from amends.stores.rows import system_clock
+    from amends.wiring.auditing import given_keys
+    from amends.wiring.keys import add_keys, key_path
+    from amends.wiring.places import beside, existing_place
+    from amends.wiring.shared_keys import appoint
+
+    store = existing_place(place.store)
+    keys = add_keys(key_path(beside(store)), given_keys(file), system_clock())
+    appoint(store)
+    return _told(keys.ring, place, changed=True)
+
+
 def rotate(*, place: Place = HERE) -> int:
     """Sign with a new key from now on."""
     from amends.stores.rows import system_clock
     from amends.wiring.checkpointing import make_checkpoint
     from amends.wiring.keys import key_path, rotate_key
     from amends.wiring.places import beside, existing_place
+    from amends.wiring.shared_keys import appoint
 
     store = existing_place(place.store)
     make_checkpoint(store)
     keys = rotate_key(key_path(beside(store)), system_clock())
+    appoint(store)
     return _told(keys.ring, place, changed=True)
 
 
@@ -47,10 +68,12 @@ def compromised(
     from amends.stores.rows import system_clock
     from amends.wiring.keys import compromise_key, key_path
     from amends.wiring.places import beside, existing_place
+    from amends.wiring.shared_keys import appoint
 
     at = parse_instant(since, "since")
     store = existing_place(place.store)
     keys = compromise_key(key_path(beside(store)), key, at, system_clock())
+    appoint(store)
     return _told(keys.ring, place, changed=True)
 
 

@@ -40,7 +40,10 @@ _THERE: Final = (
 )
 
 
-MIGRATIONS: Final = (Migration(1, "documents and receipts", schema.DOCUMENTS_AND_RECEIPTS),)
+MIGRATIONS: Final = (
+    Migration(1, "documents and receipts", schema.DOCUMENTS_AND_RECEIPTS),
+    Migration(2, "the key of all replicas", schema.SIGNER),
+)
 
 
 async def migrate(

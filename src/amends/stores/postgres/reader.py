@@ -142,6 +142,10 @@ class Reader:
             for position, body, tenant, chain, number in await self._answered(asking)
         ]
 
+    async def settings(self, sql: str, *values: object) -> Sequence[Cells]:
+        """What is kept of the store as a whole, which no tenant owns."""
+        return await self._ask(sql, *values)
+
     async def now(self) -> datetime:
         """See `Store.now`. All who ask at the same moment share one question."""
         return await self._time.answer()

@@ -109,6 +109,9 @@ def _documents(table: str, columns: str) -> str:
     return made + _SECURED.substitute(table=table)
 
 
+SIGNER: Final = "ALTER TABLE amends.store ADD COLUMN signer text;"
+"""The id of the key with which all replicas sign; none until the first one has said."""
+
 DOCUMENTS_AND_RECEIPTS: Final = (
     "".join(_documents(table, columns) for table, columns in _COLUMNS)
     + _RECEIPTS

@@ -163,6 +163,21 @@ class PostgresStore:
         self._asked()
         return self._writing[0].standing.lineage
 
+    async def signer(self) -> str | None:
+        """The id of the key with which all replicas sign; none until the first one has said."""
+        rows = await self._asked().settings("SELECT signer FROM amends.store")
+        found: str | None = rows[0][0]
+        return found
+
+    async def appoint(self, key_id: str, *, instead_of: str | None) -> bool:
+        """Say with which key all replicas sign from now on; false if it was said anew meanwhile."""
+        done = await self._asked().settings(
+            "UPDATE amends.store SET signer = $1 WHERE signer IS NOT DISTINCT FROM $2 RETURNING 1",
+            key_id,
+            instead_of,
+        )
+        return bool(done)
+
     async def accept_server(self) -> None:
         """Write down that the store goes on where it is now; others can open it again."""
         self._asked()
