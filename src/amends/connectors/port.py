@@ -185,10 +185,12 @@ class HandRuling(msgspec.Struct, frozen=True, kw_only=True):
     """What a person found out of an effect, for a connector that keeps an account of it.
 
     `operation` is what the record names, if it names one; `original` is the target's effect where a
-    compensation is ruled on. The texts are as the record will keep them.
+    compensation is ruled on, and `capability_id` is who carried it out. The texts are as the record
+    will keep them.
     """
 
     tenant: TenantId
+    capability_id: CapabilityId
     transaction_id: TransactionId
     intent_digest: str
     verdict: Verdict

@@ -325,10 +325,12 @@ class _Attempted:
 
 
 def _is_inverse(call: Call) -> bool:
-    """Whether an attempt offsets, or looks for, the inverse of an effect of this very tool."""
+    """Whether an attempt offsets, or looks for, the inverse of an effect of this very tool.
+
+    It stays one if the capability offers no compensation any more: its ledger is the target's.
+    """
     original = call.original
-    offsets = Handler.COMPENSATE in call.capability.handlers
-    return original is not None and offsets and original.capability_id == call.capability.id
+    return original is not None and original.capability_id == call.capability.id
 
 
 def _own(call: Call) -> _Whose:

@@ -16,7 +16,7 @@ Deliberately not here: who may rule and when (`transactions.reconciliation`), an
 
 from typing import Final, NamedTuple
 
-from amends.connectors.port import HandRuling
+from amends.connectors.port import HandRuling, OriginalEffect
 from amends.contracts.codes import coded
 from amends.contracts.enums import Verdict
 from amends.contracts.outcomes import ProviderOperation
@@ -78,8 +78,8 @@ async def rule_by_hand(
 
 
 async def _opened(link: WorkerLink, ruling: HandRuling) -> LedgerKeeper | None:
-    """The ledger under a fresh fence. A compensation works in its target's."""
-    whose = ruling.original or ruling
+    """The ledger under a fresh fence. An inverse stands in its target's."""
+    whose = _target(ruling) or ruling
     plan = plan_of(whose.intent_digest)
     name = ledger_name(ruling.tenant, whose.transaction_id)
     record = await link.ledger(name, plan, create=False)
@@ -95,13 +95,19 @@ def _entry(ledger: Ledger, ruling: HandRuling) -> _Entry | None:
     if not ledger.operations:
         return None
     operation = ledger.operations[0]
-    intent = None if ruling.original is None else operation.compensation
-    if ruling.original is not None and intent is None:
+    intent = None if _target(ruling) is None else operation.compensation
+    if _target(ruling) is not None and intent is None:
         return None
     entry = _Entry(operation, intent)
     if ruling.operation is not None and str(ruling.operation.operation_id) != entry.key:
         raise coded("ledger.compensation_exists" if intent else NO_OPERATION)
     return entry
+
+
+def _target(ruling: HandRuling) -> OriginalEffect | None:
+    """What an inverse of this tool offsets; offsetting another's effect is an original here."""
+    original = ruling.original
+    return original if original and original.capability_id == ruling.capability_id else None
 
 
 def _ending(ruling: HandRuling, form: PayloadFormat) -> Terminal:

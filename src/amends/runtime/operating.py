@@ -102,6 +102,7 @@ class Operating:
             return named
         handed = HandRuling(
             tenant=record.tenant,
+            capability_id=record.connector_capability_id,
             transaction_id=record.transaction_id,
             intent_digest=intent_digest(record),
             verdict=ruling.verdict,

@@ -25,6 +25,7 @@ from amends.contracts.evidence import ReceiptType
 from amends.contracts.ids import CORRECTION_PREFIX
 from amends.contracts.json_types import Json
 from amends.contracts.outcomes import (
+    WORKER,
     Applied,
     Failure,
     NotApplied,
@@ -184,11 +185,19 @@ class Settle:
 
     async def _give_back_slot(self, draft: Draft, record: TransactionRecord, now: datetime) -> None:
         slots = await self._slots_of(record)
-        serving = self._environment.registry.find(record.connector_capability_id)
-        for_good = serving is not None and serving.capability.served_by == "worker"
-        left = release_slot(slots, record, now, for_good=for_good) if slots is not None else None
+        if slots is None:
+            return
+        left = release_slot(slots, record, now, for_good=self._has_a_worker(record))
         if left is not None:
             draft.replace(left)
+
+    def _has_a_worker(self, record: TransactionRecord) -> bool:
+        """Whether a worker carried it out; of a capability that is gone, what it named tells."""
+        serving = self._environment.registry.find(record.connector_capability_id)
+        if serving is not None:
+            return serving.capability.served_by == "worker"
+        named = record.provider_operation
+        return named is not None and named.provider == WORKER
 
     async def _slots_of(self, record: TransactionRecord) -> CompensationSlots | None:
         """The slots that a compensation's record holds one of."""

@@ -156,8 +156,10 @@ class World:
         verified: bool = True,
         attempts: int = 12,
         redacted: bool = False,
+        timeout: timedelta | None = None,
+        worker: LoopWorker | None = None,
     ) -> None:
-        self.worker = LoopWorker(version)
+        self.worker = worker or LoopWorker(version)
         self.asked: list[Question] = []
         self.granted = True
         self.breaks = False
@@ -172,6 +174,7 @@ class World:
             granted=lambda _tenant, _grant: self._is_granted(),
             cancelled_is_absent=cancelled_is_absent,
             horizon=horizon,
+            timeout=timeout,
             recovery=RecoveryContract(max_attempts=attempts),
             data=DataContract(redaction_required=redacted),
         )

@@ -1,5 +1,6 @@
 """A capability that a worker serves, through the one pipeline: real engine and shell."""
 
+import asyncio
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Final
@@ -127,6 +128,63 @@ async def test_cancelled_is_a_definite_failure_where_its_contract_says_so() -> N
     async with world.bench() as bench:
         record = await bench.record(await executed(bench))
     assert (record.status, record.verdict) == (Status.FAILED, Verdict.NOT_COMMITTED)
+
+
+@pytest.mark.rule("INT-2")
+@pytest.mark.parametrize("absent", [False, True])
+async def test_cancelled_means_the_same_when_a_look_up_finds_it(absent: bool) -> None:
+    world = World(cancelled_is_absent=absent)
+    world.worker.provider.after = hangs_up(world)
+    world.worker.provider.found = lambda _: Cancelled()
+    async with world.bench() as bench:
+        done = await executed(bench)
+        bench.wait(LATER_S)
+        await bench.sweep()
+        record = await bench.record(done)
+    expected = (
+        (Status.RECONCILED, Verdict.NOT_COMMITTED, None)
+        if absent
+        else (Status.OUTCOME_UNKNOWN, None, "worker.cancelled")
+    )
+    assert (record.status, record.verdict, record.attention) == expected
+
+
+@pytest.mark.rule("INT-2")
+async def test_a_worker_that_says_nothing_leaves_the_outcome_unknown_with_a_next_look_up() -> None:
+    world = World(timeout=timedelta(milliseconds=200))
+
+    async def silent(_: Call) -> None:
+        await asyncio.sleep(0.5)
+
+    world.worker.provider.after = silent
+    async with world.bench() as bench:
+        done = await executed(bench)
+        record = await bench.record(done)
+        assert (record.status, record.attention) == (Status.OUTCOME_UNKNOWN, None)
+        assert record.reconcile_after is not None
+        bench.wait(LATER_S)
+        await asyncio.sleep(0.5)
+        await bench.sweep()
+        assert (await bench.record(done)).verdict is Verdict.COMMITTED
+    assert world.effects == [1]
+
+
+@pytest.mark.rule("INT-2")
+async def test_a_worker_that_cannot_write_down_what_it_did_leaves_the_outcome_unknown() -> None:
+    world = World()
+
+    def full(_: Call) -> None:
+        world.worker.journal.at = dies_at(1)
+
+    world.worker.provider.after = full
+    async with world.bench() as bench:
+        done = await executed(bench)
+        world.worker.journal.at = None
+        assert done.status is WireStatus.OUTCOME_UNKNOWN
+        bench.wait(LATER_S)
+        await bench.sweep()
+        assert (await bench.record(done)).verdict is Verdict.COMMITTED
+    assert world.effects == [1]
 
 
 @pytest.mark.rule("INT-2")
@@ -351,6 +409,88 @@ async def test_a_compensation_that_did_not_succeed_keeps_its_slot(said: str) -> 
     assert world.effects == [1]
 
 
+@pytest.mark.rule("INT-2", "INT-3a")
+async def test_a_cancelled_compensation_keeps_its_slot_also_where_it_did_nothing() -> None:
+    world = World(cancelled_is_absent=True)
+    async with world.bench() as bench:
+        done = await executed(bench)
+        world.worker.provider.before = lambda _: Cancelled()
+        undone = await bench.record(await bench.alice.compensate(done, WITHDRAWAL))
+        assert (undone.status, undone.verdict) == (Status.FAILED, Verdict.NOT_COMMITTED)
+        world.worker.provider.before = None
+        code = await refusal(bench.alice.compensate(done, WITHDRAWAL))
+    assert code == "transaction.compensation_recovery_required"
+    assert world.effects == [1]
+
+
+@pytest.mark.rule("INT-3", "INT-3a")
+async def test_a_cancelled_compensation_that_a_person_found_absent_keeps_its_slot() -> None:
+    world = World()
+    async with world.bench() as bench:
+        done = await executed(bench)
+        world.worker.provider.before = lambda _: Cancelled()
+        undone = await bench.alice.compensate(done, WITHDRAWAL)
+        assert await refusal(bench.alice.compensate(done, WITHDRAWAL)) == (
+            "transaction.compensation_exists"
+        )
+        await bench.olga.settle(
+            undone,
+            Verdict.NOT_COMMITTED,
+            reference="ticket 7",
+            note="it is still there",
+            accept_risk=True,
+        )
+        world.worker.provider.before = None
+        code = await refusal(bench.alice.compensate(done, WITHDRAWAL))
+    assert code == "transaction.compensation_recovery_required"
+    assert world.effects == [1]
+
+
+@pytest.mark.rule("INT-2")
+async def test_a_compensation_whose_worker_is_not_there_fails_and_frees_its_slot() -> None:
+    world = World()
+    async with world.bench() as bench:
+        done = await executed(bench)
+        world.worker.down = coded("channel.lost")
+        undone = await bench.record(await bench.alice.compensate(done, WITHDRAWAL))
+        assert (undone.status, undone.verdict) == (Status.FAILED, Verdict.NOT_COMMITTED)
+        world.worker.down = None
+        assert (await bench.alice.compensate(done, WITHDRAWAL)).status is WireStatus.COMPENSATED
+    assert world.effects == [1, 1]
+
+
+@pytest.mark.rule("INT-3", "INT-4")
+async def test_an_inverse_is_still_looked_for_where_its_verifier_is_registered_no_more() -> None:
+    world = World(horizon=timedelta(minutes=1))
+    async with world.bench() as bench:
+        done = await executed(bench)
+        world.worker.provider.after = hangs_up(world)
+        undone = await bench.alice.compensate(done, WITHDRAWAL)
+        without = World(horizon=timedelta(minutes=1), verified=False, worker=world.worker)
+        await bench.restart([without.capability.build()])
+        bench.wait(LATER_S)
+        await bench.sweep()
+        record = await bench.record(undone)
+    assert (record.status, record.verdict) == (Status.RECONCILED, Verdict.COMMITTED)
+    assert world.effects == [1, 1]
+
+
+@pytest.mark.rule("INT-4")
+async def test_an_open_intent_is_not_offered_again_without_a_verifier() -> None:
+    world = World()
+    world.denies = Stage.SEAL
+    async with world.bench() as bench:
+        done = await executed(bench)
+        undone = await bench.alice.compensate(done, WITHDRAWAL)
+        without = World(verified=False, worker=world.worker)
+        await bench.restart([without.capability.build()])
+        bench.wait(LATER_S)
+        await bench.olga.reconcile(undone, insist=True)
+        record = await bench.record(undone)
+    assert (record.status, record.attention) == (Status.OUTCOME_UNKNOWN, "ledger.action_denied")
+    assert world.effects == [1]
+
+
 @pytest.mark.rule("INT-2", "INT-4")
 @pytest.mark.parametrize("says", [False, None, "yes", 1])
 async def test_a_verifier_that_does_not_say_yes_leaves_no_intent_and_frees_the_slot(
@@ -400,6 +540,9 @@ async def test_a_verifier_that_turns_between_intent_and_seal_leaves_it_to_a_pers
             "ledger.action_denied",
         )
         assert record.provider_operation is not None
+        intent = world.worker.ledger_of_all.operations[0].compensation
+        assert intent is not None
+        assert intent.state is LedgerState.PENDING
         code = await refusal(bench.alice.compensate(done, WITHDRAWAL))
         assert code == "transaction.compensation_exists"
         assert world.effects == [1]

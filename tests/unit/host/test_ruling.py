@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from amends import worker_capability
 from amends.contracts.codes import coded
 from amends.contracts.declarations import Capability
-from amends.contracts.enums import Status, Verdict, WireStatus
+from amends.contracts.enums import Handler, Status, Verdict, WireStatus
 from amends.contracts.errors import AmendsError, Refused, Unavailable
 from amends.contracts.results import Result
 from amends.contracts.worker_grant import CapabilityGrant
@@ -26,9 +26,10 @@ from amends.ledger.records import Ledger, LedgerOperation, LedgerState, with_ope
 from amends.ledger.targets import Stage
 from amends.stores.port import Accepted, ChangeSet, Lost
 from amends.testing.durable import Moment
-from amends.testing.workbench import TENANT, Workbench
+from amends.testing.provider import ScriptedProvider
+from amends.testing.workbench import CHARGE, TENANT, Workbench, charging
 from amends.transactions.hashing import intent_digest
-from tests.unit.host.loop_worker import SCOPE, WITHDRAWAL, World
+from tests.unit.host.loop_worker import SCOPE, WITHDRAWAL, Withdrawal, World
 from tests.unit.host.test_connector import LATER_S, TOOL, executed, hangs_up, refusal
 from tests.unit.worker.stage import GRANT
 
@@ -477,3 +478,28 @@ async def test_a_tool_that_speaks_text_is_settled_with_no_text() -> None:
         unknown = await bench.alice.execute(TOOL, "1.2.3")
         await settled(bench, unknown, Verdict.COMMITTED)
     assert in_journal(world, EFFECT).state == Succeeded(ToolPayload.text(""))
+
+
+@pytest.mark.rule("INT-3")
+async def test_what_offsets_another_capabilitys_effect_is_an_original_of_its_own() -> None:
+    world = unhelpful()
+    offset = worker_capability(
+        "release.undo", worker=world.worker, grant=GRANT, input=Withdrawal, horizon=None
+    )
+    world.worker.provider.found = lambda _: None
+    charged = charging(ScriptedProvider())
+    compensated = replace(
+        charged[0],
+        compensation=replace(charged[0].compensation, compensation_capability_id=offset.id),
+        compensation_schema=None,
+        handlers=tuple(one for one in charged[0].handlers if one is not Handler.COMPENSATE),
+    )
+    async with Workbench(served=[(compensated, charged[1]), offset.build()]) as bench:
+        done = await bench.alice.execute(CHARGE, {"amount": 500})
+        world.worker.provider.after = hangs_up(world)
+        undone = await bench.alice.compensate(done, WITHDRAWAL)
+        assert undone.status is WireStatus.OUTCOME_UNKNOWN
+        ruled = await settled(bench, undone, Verdict.COMMITTED)
+    assert ruled.verdict is Verdict.COMMITTED
+    assert in_journal(world, EFFECT).ruling is not None
+    assert in_ledger(world, EFFECT) is LedgerState.SUCCEEDED
