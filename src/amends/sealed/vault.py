@@ -47,6 +47,17 @@ class Storage(NamedTuple):
         except Corrupt as error:
             raise coded(error.code, {"file": self.file.name}) from None
 
+    def look(self) -> bytes:
+        """What is durable, held against its floor: to be shown, and never acted upon.
+
+        No fence is taken, so whoever has the record open goes on. Raises as `require_both`,
+        `judge`, the file and the anchor.
+        """
+        with self.file.locked():
+            local, floor = require_both(self.local(), self.anchor.floor(self.place))
+            judge(local, floor)
+        return local.payload
+
     def sealed(self, payload: bytes, before: Floor) -> bytes:
         """The next record after `before`."""
         return seal(

@@ -4,7 +4,7 @@ import asyncio
 import os
 import secrets
 import sys
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
@@ -13,9 +13,9 @@ from amends.contracts.errors import Conflict
 from amends.contracts.worker_grant import CapabilityGrant
 from amends.host.channel import WorkerChannel
 from amends.host.keeping import OpenRecord
-from amends.ledger.document import encode_ledger
+from amends.ledger.document import decode_ledger, encode_ledger
 from amends.ledger.plans import WorkflowPlan, open_ledger
-from amends.ledger.records import MAX_BYTES
+from amends.ledger.records import MAX_BYTES, Ledger
 from amends.protocol.bootstrap import KEY_LENGTH, Bootstrap, SessionKey
 from amends.protocol.greeting import NONCE_LENGTH
 from amends.protocol.versions import Version
@@ -61,6 +61,11 @@ class Ledgers:
         storage = self._storage(name)
         floor = storage.anchor.floor(storage.place)
         return (floor is not None and floor.revision > 0) or storage.local() is not None
+
+    def read_all(self) -> Iterator[Ledger]:
+        """Every ledger as it is durable, to be shown. Raises as `Storage.look`, `decode_ledger`."""
+        for name in self._folder.names(NAMESPACE):
+            yield decode_ledger(self._storage(name).look())
 
     def opener(self, name: str) -> OpenRecord:
         """What `Workflow.open` takes; it opens the ledger each time it is called."""

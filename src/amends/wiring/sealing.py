@@ -18,7 +18,7 @@ import msgspec
 from amends.contracts.codes import coded
 from amends.contracts.errors import AmendsError
 from amends.sealed.envelopes import Place
-from amends.sealed.files import SealedFile
+from amends.sealed.files import LOCK_SUFFIX, NEW_SUFFIX, SealedFile
 from amends.sealed.keys import KEY_BYTES, KeyRing
 from amends.sealed.sqlite_anchor import SqliteAnchor
 from amends.sealed.vault import Storage
@@ -76,6 +76,12 @@ class SealedFolder:
         folder = self.private(place.namespace)
         file = SealedFile(folder, place.name, max_bytes=_sealed_size(max_bytes))
         return Storage(place, file, self._anchor, self._keys, encrypted)
+
+    def names(self, namespace: str) -> list[str]:
+        """The records of a namespace, by name."""
+        beside = (NEW_SUFFIX, LOCK_SUFFIX)
+        found = (one.name for one in self.private(namespace).iterdir())
+        return sorted(name for name in found if not name.endswith(beside))
 
     def private(self, name: str) -> Path:
         """A folder in this one, made if it is missing."""

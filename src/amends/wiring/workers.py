@@ -24,8 +24,8 @@ from amends.contracts.worker_payload import Terminal
 from amends.host.link import EntryRuling
 from amends.journal.capacity import JournalLimits
 from amends.journal.closing import Closing
-from amends.journal.document import encode_journal
-from amends.journal.records import Ruling, open_journal
+from amends.journal.document import decode_journal, encode_journal
+from amends.journal.records import Journal, Ruling, open_journal
 from amends.protocol.bootstrap import Bootstrap
 from amends.protocol.greeting import NONCE_LENGTH
 from amends.sealed.envelopes import Place
@@ -168,6 +168,16 @@ def resolve_by_hand(
             ruling,
             old_run_gone=True,
         )
+
+
+def read_journal(place: WorkerPlace) -> Journal:
+    """The journal as it is durable, to be shown; a worker that serves it goes on.
+
+    Raises as `SealedFolder.open`, `Storage.look` and `decode_journal`.
+    """
+    with closing(SealedFolder.open(place.directory, anchor=place.anchor)) as folder:
+        payload = _storage(folder, place).look()
+    return decode_journal(payload, max_bytes=place.limits.max_bytes)
 
 
 def close_by_hand(place: WorkerPlace, ruling: EntryRuling) -> Terminal:

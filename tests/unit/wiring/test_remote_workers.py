@@ -1,107 +1,26 @@
 """A capability whose worker is on another machine, through the whole engine, on the loopback."""
 
 import asyncio
-import socket
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, closing, suppress
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
-from amends import RemoteWorker, WorkerCapability, worker_capability
+from amends import RemoteWorker, worker_capability
 from amends.contracts.enums import Status, Verdict, WireStatus
-from amends.contracts.errors import AmendsError, Misuse, Unavailable
-from amends.contracts.results import Result
+from amends.contracts.errors import Misuse, Unavailable
 from amends.contracts.worker_payload import Failed
 from amends.host.link import EntryRuling
-from amends.testing.workbench import TENANT, Workbench
-from amends.transports.port import Transport
-from amends.transports.tls import Opened, TlsListener
+from amends.testing.workbench import Workbench
 from amends.transports.tls_files import TlsFiles
-from amends.wiring.workers import TlsDoor, WorkerPlace, close_by_hand, initialise_worker, serve_tls
-from amends.worker.adapters import Adapters
-from tests.unit.host.loop_worker import RELEASE, WITHDRAWAL, Release, Withdrawal
+from amends.wiring.workers import WorkerPlace, close_by_hand
+from tests.unit.host.loop_worker import WITHDRAWAL, Release, Withdrawal
 from tests.unit.transports.certificates import HOST, STRANGER, WORKER, files
-from tests.unit.worker.stage import GRANT, Provider
+from tests.unit.wiring.machines import Machines, published
+from tests.unit.worker.stage import GRANT
 
 LATER_S: Final = 3600.0
-
-
-def free_port() -> int:
-    with closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-class Machines:
-    """The host's, and the worker's with its supervisor."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.provider = Provider()
-        self.address = f"tls://127.0.0.1:{free_port()}"
-        self.host = files(folder / "host", HOST, WORKER)
-        self.worker = files(folder / "worker", WORKER, HOST)
-        self.remote = RemoteWorker({TENANT: self.address}, folder / "state", self.host)
-        self.remote.initialise()
-        scope = self.remote.scope(TENANT)
-        self.place = WorkerPlace(directory=folder / "worker" / "state", scope=scope)
-        initialise_worker(self.place)
-        self.transports: list[Transport] = []
-
-    @property
-    def capability(self) -> WorkerCapability:
-        made = worker_capability(
-            GRANT.tool, worker=self.remote, grant=GRANT, input=Release, inverse=Withdrawal
-        )
-        made.verify_compensation(lambda _question, _original: True)
-        return made
-
-    @asynccontextmanager
-    async def supervised(self) -> AsyncIterator[None]:
-        """The worker, started again after each session."""
-        task = asyncio.ensure_future(self._serve())
-        try:
-            yield
-            await asyncio.sleep(0.1)  # it waits again then, and holds nothing
-        finally:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
-            for transport in self.transports:
-                await transport.close()
-
-    async def _serve(self) -> None:
-        while True:
-            with suppress(AmendsError):
-                adapters = Adapters(self.provider.adapter)
-                await serve_tls(adapters, self.place, TlsDoor(self.address, self.worker))
-
-    @asynccontextmanager
-    async def bench(self) -> AsyncIterator[Workbench]:
-        async with Workbench(served=[self.capability.build()]) as bench:
-            yield bench
-        await self.remote.aclose()
-
-
-@pytest.fixture
-def machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machines:
-    """Both, with the worker's ends of all channels at hand."""
-    made, accepted = Machines(tmp_path), TlsListener.accept
-
-    async def kept(listener: TlsListener) -> Opened:
-        opened = await accepted(listener)
-        made.transports.append(opened[0])
-        return opened
-
-    monkeypatch.setattr(TlsListener, "accept", kept)
-    return made
-
-
-async def published(bench: Workbench) -> Result:
-    return await bench.alice.execute(GRANT.tool, RELEASE)
 
 
 @pytest.mark.rule("INT-1", "INT-5")

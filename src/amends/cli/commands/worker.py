@@ -16,6 +16,7 @@ def _worker() -> App:
     app.command("amends.cli.commands.journals:resolve", name="resolve", help=_RESOLVE)
     app.command("amends.cli.commands.journals:release", name="release", help=_RELEASE)
     app.command("amends.cli.commands.journals:supersede", name="supersede", help=_SUPERSEDE)
+    app.command("amends.cli.commands.comparing:compare", name="compare", help=_COMPARE)
     app.command("amends.cli.commands.containing:containment", name="containment", help=_CONTAIN)
     return app
 
@@ -48,6 +49,11 @@ _SUPERSEDE: Final = (
     "Let an open inverse be looked up under another grant.\n\n"
     "For an intent that was stranded by a change of its grant and moved on the host's side. It is "
     "looked up under the new grant, and never run."
+)
+_COMPARE: Final = (
+    "Compare a journal with the ledgers of its host.\n\n"
+    "An orphan is an effect that no ledger claims: the host forgot that it had asked for it. Exit "
+    "code 1 says that there is one, or that both sides contradict. Nothing is changed."
 )
 _CONTAIN: Final = (
     "Show whether workers can be contained here.\n\n"
