@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -101,27 +101,59 @@ async def test_what_comes_during_a_flush_forms_the_next_batch(path: Path) -> Non
         await store.close()
 
 
-@pytest.mark.parametrize(("callers", "sizes"), [(64, [32] * 8), (15, [15] * 4)])
-async def test_of_many_one_half_goes_on_while_the_other_is_flushed(
-    path: Path, monkeypatch: pytest.MonkeyPatch, callers: int, sizes: list[int]
-) -> None:
+@pytest.fixture
+async def written(path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[list[int]]:
+    """How many change sets went together, one batch after the other, while a store is open."""
     store = await open_sqlite(path)
-    written: list[int] = []
+    sizes: list[int] = []
     session = store._file.writer._session
     write = session.write
 
     def note(batch: Sequence[Prepared], patience_ms: int) -> list[Verdict]:
-        written.append(len(batch))
+        sizes.append(len(batch))
         return write(batch, patience_ms)
 
     monkeypatch.setattr(session, "write", note)
+    yield sizes
+    await store.close()
 
-    async def come_back(caller: int) -> None:
-        for number in range(4):
-            await store.commit(_insert(f"{caller}-{number}"))
 
-    await asyncio.gather(*(come_back(caller) for caller in range(callers)))
-    assert written == sizes
+async def _come_back(store: Store, caller: int, times: int) -> None:
+    for number in range(times):
+        await store.commit(_insert(f"{caller}-{number}"))
+
+
+@pytest.mark.parametrize(("callers", "together"), [(64, 32), (15, 15)])
+async def test_of_many_one_half_goes_on_while_the_other_is_flushed(
+    path: Path, written: list[int], callers: int, together: int
+) -> None:
+    store = await open_sqlite(path)
+    await asyncio.gather(*(_come_back(store, caller, 4) for caller in range(callers)))
+    assert written[0] == max(written) == together
+    assert sum(written) == 4 * callers
+    await store.close()
+
+
+async def test_where_few_wait_those_who_were_just_told_go_along(
+    path: Path, written: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await open_sqlite(path)
+    session, goes_on = store._file.writer._session, threading.Event()
+    flush = session.flush
+
+    def flush_later() -> None:
+        assert goes_on.wait(10)
+        flush()
+
+    monkeypatch.setattr(session, "flush", flush_later)
+    first = [asyncio.ensure_future(_come_back(store, caller, 2)) for caller in range(9)]
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    late = [asyncio.ensure_future(_come_back(store, caller, 1)) for caller in range(9, 11)]
+    await asyncio.sleep(0)
+    goes_on.set()
+    await asyncio.gather(*first, *late)
+    assert written == [9, 11]
     await store.close()
 
 

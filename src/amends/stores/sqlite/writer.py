@@ -243,9 +243,16 @@ class Writer:
     def _go_on(
         self, batch: Sequence[Waiting], outcome: Outcome, loop: asyncio.AbstractEventLoop
     ) -> None:
-        """Begin the next batch, so that it is flushed while those who are told now compute."""
-        self._begin(len(batch))
-        _keep_promises(batch, outcome, loop)
+        """Begin the next batch, so that it is flushed while those who are told now compute.
+
+        Where few wait, the batch begins when these have had their turn, and takes them along.
+        """
+        if len(self._queue) >= FEW:
+            self._begin(len(batch))
+            _keep_promises(batch, outcome, loop)
+        else:
+            _keep_promises(batch, outcome, loop)
+            loop.call_soon(self._begin, 0)
 
 
 def _call(loop: asyncio.AbstractEventLoop, what: Callable[[], None]) -> None:
