@@ -106,7 +106,10 @@ class Writer:
             return verdicts[0]
         except Failed as failed:
             failure = failed.failure
-        except Exception as error:
+        except BaseException as error:
+            self._session.abandon()
+            if not isinstance(error, Exception):
+                raise
             failure = unknown(error)
         finally:
             for loop in self._free():
