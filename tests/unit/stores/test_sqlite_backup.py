@@ -24,6 +24,7 @@ from amends.stores.sqlite.backup import (
     orphans,
     renew_lineage,
 )
+from amends.stores.sqlite.connection import PAGE_BYTES
 from amends.testing.refusals import refused_with
 from amends.testing.store_contract_trial import commit
 from amends.testing.store_documents import TENANT, a_transaction, links
@@ -71,7 +72,7 @@ async def names_in(path: Path) -> set[str]:
 def torn(path: Path) -> None:
     """Overwrite the end of a file."""
     content = path.read_bytes()
-    path.write_bytes(content[: -60 * 8192] + b"\xff" * (60 * 8192))
+    path.write_bytes(content[: -60 * PAGE_BYTES] + b"\xff" * (60 * PAGE_BYTES))
 
 
 def beside(path: Path) -> set[str]:

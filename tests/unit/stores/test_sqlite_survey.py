@@ -10,6 +10,7 @@ from amends.receipts.chain import seal
 from amends.receipts.signing import Ed25519Signer
 from amends.stores.port import Append, Insert, Replace, Stored, Unreadable
 from amends.stores.sqlite import survey as surveying
+from amends.stores.sqlite.connection import PAGE_BYTES
 from amends.stores.sqlite.migrations import MIGRATIONS
 from amends.stores.sqlite.survey import Survey, damaged
 from amends.stores.surveys import ChainName
@@ -196,7 +197,7 @@ async def test_a_file_of_a_later_version_is_refused() -> None:
 
 def torn(path: Path, pages: int) -> None:
     """Overwrite everything behind so many pages."""
-    content, kept = path.read_bytes(), pages * 8192
+    content, kept = path.read_bytes(), pages * PAGE_BYTES
     assert len(content) > kept
     path.write_bytes(content[:kept] + b"\xff" * (len(content) - kept))
 
