@@ -133,7 +133,7 @@ kills: $(READY)  ## kill thousands of processes, and look for what was doubled o
 
 .PHONY: soak
 soak: $(READY)  ## a million inputs for each decoder of what workers send and store, each time others
-	@HYPOTHESIS_PROFILE=soak AMENDS_SOAK_PARTS=20 $(BIN)/python -m pytest -n auto tests/property/test_decoders.py
+	@HYPOTHESIS_PROFILE=soak AMENDS_SOAK_PARTS=100 $(BIN)/python -m pytest -n auto tests/property/test_decoders.py
 
 .PHONY: chaos
 # The worlds of `make chaos CHAOS_SEED=77` are others; 2 000 plans, each committed by all, come first.

@@ -35,7 +35,7 @@ settings.register_profile(
 )
 settings.register_profile(
     "soak",
-    max_examples=1_000,
+    max_examples=200,
     deadline=None,
     database=None,
     print_blob=True,
