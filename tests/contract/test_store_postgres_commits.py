@@ -132,6 +132,22 @@ async def test_a_commit_that_never_arrived_loses_to_whoever_was_faster_meanwhile
 
 
 @pytest.mark.fault(16)
+@pytest.mark.case("DBC-03")
+async def test_the_very_same_written_by_another_is_not_taken_for_what_never_arrived(
+    postgres_server: PostgresServer,
+) -> None:
+    async with stage(postgres_server) as on:
+        same = ChangeSet(changes=(Insert(a_transaction()), links(2)))
+        on.proxy.cut_next(Cut.BEFORE_COMMIT)
+        on.proxy.refusing = True
+        waiting = asyncio.ensure_future(on.store.commit(same))
+        await _eventually(lambda: on.proxy.cuts)
+        assert isinstance(await (await on.bench.open()).commit(same), Accepted)
+        on.proxy.refusing = False
+        assert await waiting == Lost(0, Loss.EXISTS)
+
+
+@pytest.mark.fault(16)
 @pytest.mark.case("DBC-01")
 @pytest.mark.parametrize("cut", CUTS)
 async def test_a_commit_that_cannot_be_looked_up_is_unknown_and_said_to_be(

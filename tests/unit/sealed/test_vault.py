@@ -285,10 +285,11 @@ def test_a_flipped_bit_stops_at_the_record_which_is_named_and_left_alone(tmp_pat
 
 
 @pytest.mark.rule("ST-2", "ST-6")
-@pytest.mark.fault(33)
+@pytest.mark.fault(32, 33)
 @pytest.mark.parametrize("after", [False, True], ids=["not done", "done"])
+@pytest.mark.parametrize("only_once", [False, True], ids=["for good", "only once"])
 def test_whichever_call_of_a_save_fails_the_vault_is_poisoned_and_the_record_whole(
-    tmp_path: Path, after: bool
+    tmp_path: Path, after: bool, only_once: bool
 ) -> None:
     begun(tmp_path)
     disk = FaultyDisk()
@@ -298,7 +299,7 @@ def test_whichever_call_of_a_save_fails_the_vault_is_poisoned_and_the_record_who
     for number in range(1, len(disk.calls) - 2 * opened + 1):
         disk = FaultyDisk()
         vault = Vault.open(storage_in(tmp_path, disk=disk))
-        disk.fail_at(number, error=errno.ENOSPC, after=after)
+        disk.fail_at(number, error=errno.ENOSPC, after=after, only_once=only_once)
         with pytest.raises(AmendsError, match=r"sealed\."):
             vault.save(b"second")
         disk.heal()
@@ -317,8 +318,7 @@ def test_an_anchor_that_fails_poisons_both_and_loses_nothing(tmp_path: Path) -> 
             anchor = SqliteAnchor.open_file(tmp_path / "anchor.db", vfs=files.name)
             vault = Vault.open(storage_in(tmp_path, anchor=anchor))
             files.fail("write", "sync", code=apsw.SQLITE_IOERR_FSYNC, after=number)
-            is_saved = saves(vault, anchor)
-            files.heal()
+            is_saved = saves(vault, anchor, files)
             anchor.close()
             assert Vault.open(storage_in(tmp_path)).payload in (b"first", b"second")
             if is_saved:
@@ -327,11 +327,14 @@ def test_an_anchor_that_fails_poisons_both_and_loses_nothing(tmp_path: Path) -> 
     assert Vault.open(storage_in(tmp_path)).payload == b"second"
 
 
-def saves(vault: Vault, anchor: SqliteAnchor) -> bool:
-    """Whether a save goes through. If not, neither vault nor anchor may answer any more."""
+def saves(vault: Vault, anchor: SqliteAnchor, files: FaultyFiles) -> bool:
+    """Whether a save goes through. If not, neither vault nor anchor may answer any more, though
+    nothing fails any longer.
+    """
     try:
         vault.save(b"second")
     except Unavailable:
+        files.heal()
         with refused_with("sealed.poisoned"):
             vault.save(b"third")
         with refused_with("sealed.anchor_unreachable"):

@@ -64,9 +64,11 @@ async def compensated(both: OnDisk, fail: Callable[[], None]) -> str:
 
 @pytest.mark.rule("WS-1", "WS-2", "ST-6")
 @pytest.mark.fault(31, 32, 41)
-@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize(
+    ("after", "only_once"), [(False, True), (True, False)], ids=["once", "for good, and done"]
+)
 async def test_no_handler_is_entered_unless_its_admission_is_durable(
-    tmp_path: Path, after: bool
+    tmp_path: Path, after: bool, only_once: bool
 ) -> None:
     seen: Counter[tuple[str, int]] = Counter()
     number = 0
@@ -75,7 +77,7 @@ async def test_no_handler_is_entered_unless_its_admission_is_durable(
         folder = tmp_path / f"{number}-{after}"
         folder.mkdir()
         both = OnDisk(folder)
-        fail = partial(both.disk.fail_at, number, after=after)
+        fail = partial(both.disk.fail_at, number, after=after, only_once=only_once)
         state = await compensated(both, fail)
         entered = both.provider.entered["compensate"]
         both.anchor.close()
