@@ -29,6 +29,8 @@ _TOKEN: Final = re.compile(r"[a-z0-9._-]{1,128}")
 _HASH: Final = re.compile(r"[0-9a-f]{64}")
 _OPERATION_KEY: Final = re.compile(r"op-[0-9a-f]{64}")
 _COMPENSATION_KEY: Final = re.compile(r"cmp-[0-9a-f]{64}")
+_LONGEST_STATE: Final = max(map(len, LedgerState))
+_LONGEST_REVISION: Final = 19
 _DECODER: Final = msgspec.json.Decoder(Ledger)
 
 
@@ -38,8 +40,14 @@ def encode_ledger(ledger: Ledger) -> bytes:
 
 
 def check_room(ledger: Ledger) -> None:
-    """Raises `Refused` (`ledger.full`) when a ledger would not fit: before it is anybody's."""
-    if len(encode_ledger(ledger)) > MAX_BYTES:
+    """That a ledger fits, however its entries end: what it holds can always be written down.
+
+    Raises `Refused` (`ledger.full`), before it is anybody's.
+    """
+    entries = [one for held in ledger.operations for one in (held, held.compensation) if one]
+    growth = sum(_LONGEST_STATE - len(one.state) for one in entries)
+    growth += _LONGEST_REVISION - len(str(ledger.revision))
+    if len(encode_ledger(ledger)) + growth > MAX_BYTES:
         raise coded("ledger.full", {"limit": MAX_BYTES})
 
 

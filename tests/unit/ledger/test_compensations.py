@@ -89,6 +89,14 @@ def test_cheap_checks_refuse_before_any_verifier_is_asked(
         propose_compensation(ledger, replace(target_of(key), **change), NONCE)
 
 
+@pytest.mark.rule("HL-3")
+def test_an_inverse_of_exactly_the_limit_can_be_recorded() -> None:
+    ledger, key = ledger_with()
+    payload = ToolPayload.json(["x" * (GRANT.max_input_bytes - 4)])
+    assert payload.size == GRANT.max_input_bytes
+    assert propose_compensation(ledger, target_of(key, payload=payload), NONCE).grown != ledger
+
+
 @pytest.mark.rule("HL-3", "PM-1")
 @pytest.mark.parametrize(
     ("grant", "action", "code"),

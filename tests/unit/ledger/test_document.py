@@ -6,14 +6,16 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
+from amends.contracts.worker_identity import Fingerprint
 from amends.ledger.document import decode_ledger, encode_ledger
 from amends.ledger.plans import open_ledger
-from amends.ledger.records import MAX_BYTES, Ledger, LedgerState
+from amends.ledger.records import MAX_BYTES, Ledger, LedgerState, Supersession
 from amends.testing.refusals import refused_with
 from tests.unit.ledger.stage import PLAN, intended
 
 FULL = intended()[0]
 DATA = encode_ledger(FULL)
+HASH = Fingerprint("a" * 64)
 
 
 @pytest.mark.rule("HL-1")
@@ -96,15 +98,38 @@ INCOHERENT: dict[str, Callable[[Ledger], Ledger]] = {
     "grant": with_compensation({"grant_fingerprint": "x"}),
     "one operation twice": with_a_second({"compensation": None}),
     "one inverse twice": with_a_second({"operation_key": "op-" + "0" * 64}),
-    "too many": lambda ledger: replace(
+    "too many": lambda ledger: with_so_many(ledger, 65),
+}
+
+
+def with_so_many(ledger: Ledger, count: int) -> Ledger:
+    return replace(
         ledger,
         revision=99,
         operations=tuple(
             replace(ledger.operations[0], operation_key=f"op-{number:064x}", compensation=None)
-            for number in range(65)
+            for number in range(count)
         ),
-    ),
-}
+    )
+
+
+@pytest.mark.rule("HL-1")
+def test_a_ledger_takes_sixty_four_operations() -> None:
+    full = with_so_many(FULL, 64)
+    assert decode_ledger(encode_ledger(full)) == full
+
+
+@pytest.mark.rule("HL-1")
+def test_a_ledger_of_more_bytes_than_the_limit_is_refused_though_nothing_else_is_wrong() -> None:
+    [one] = FULL.operations
+    assert one.compensation is not None
+    why = 65_000 - len(DATA)
+    step = Supersession(who="o", why="w" * why, old=HASH, new=one.compensation.grant_fingerprint)
+    long = with_compensation({"superseded": (step,)})(replace(FULL, format_version=3))
+    assert decode_ledger(encode_ledger(long)) == long
+    step = replace(step, why="w" * (why + 1_000))
+    with refused_with("ledger.malformed"):
+        decode_ledger(encode_ledger(with_compensation({"superseded": (step,)})(long)))
 
 
 @pytest.mark.rule("HL-1", "HL-2")

@@ -219,3 +219,13 @@ def test_an_output_outside_the_grant_is_refused(output: ToolPayload) -> None:
     sent = sent_from(ledger, key)
     with refused_with("ledger.output_refused"):
         apply_operation(ledger, sent, answer_to(sent, Succeeded(output)), GRANT)
+
+
+@pytest.mark.rule("PM-6")
+def test_an_output_of_exactly_the_limit_is_taken() -> None:
+    ledger, key = ledger_with(None)
+    sent = sent_from(ledger, key)
+    output = ToolPayload.json(["x" * (GRANT.max_output_bytes - 4)])
+    assert output.size == GRANT.max_output_bytes
+    after = apply_operation(ledger, sent, answer_to(sent, Succeeded(output)), GRANT)
+    assert require_operation(after, key).state is S.SUCCEEDED

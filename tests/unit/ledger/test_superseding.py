@@ -1,8 +1,12 @@
 """A stranded intent moves to another grant by an explicit act, under its unchanged key."""
 
+import itertools
+from contextlib import suppress
+
 import pytest
 from msgspec.structs import replace
 
+from amends.contracts.errors import Refused
 from amends.contracts.worker_grant import CapabilityGrant, grant_fingerprint
 from amends.ledger.compensations import observe_compensation, propose_compensation
 from amends.ledger.document import decode_ledger, encode_ledger
@@ -95,6 +99,32 @@ def test_what_does_not_say_who_why_and_to_which_grant_is_refused(
     ledger, target, _ = intended()
     with refused_with(code):
         supersede_grant(ledger, target.operation_key, grant, who=who, why=why)
+
+
+def superseded_until_full(ledger: Ledger, key: str) -> Ledger:
+    """A ledger that takes not one letter more."""
+    grants = itertools.cycle([LATER_GRANT, GRANT])
+    grant = next(grants)
+    for length in range(2000, 0, -1):
+        with suppress(Refused):
+            while True:
+                ledger = supersede_grant(ledger, key, grant, who="o", why="w" * length)
+                grant = next(grants)
+    return ledger
+
+
+@pytest.mark.rule("HL-4")
+def test_what_a_full_ledger_holds_can_be_written_down_however_it_ends() -> None:
+    ledger, target, _ = intended()
+    full = superseded_until_full(ledger, target.operation_key)
+    assert len(held_in(full, target.operation_key).superseded) > 10
+    grant = held_in(full, target.operation_key).grant_fingerprint
+    other = LATER_GRANT if grant == grant_fingerprint(GRANT) else GRANT
+    with refused_with("ledger.full"):
+        supersede_grant(full, target.operation_key, other, who="o", why="w")
+    for state in (LedgerState.RUNNING, LedgerState.CANCELLED):
+        full = observe_compensation(full, target.operation_key, state)
+    assert decode_ledger(encode_ledger(full)) == full
 
 
 def test_only_an_open_intent_is_superseded() -> None:
