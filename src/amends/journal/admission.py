@@ -28,6 +28,7 @@ from amends.journal.records import (
     Journal,
     JournalCompensation,
     JournalRecord,
+    check_key_free,
     find_record,
     require_record,
     with_record,
@@ -154,7 +155,7 @@ def _new_compensation(
     limits: JournalLimits,
 ) -> Dispatch | Contradicted:
     _check_thawed(journal)
-    _check_key_free(journal, asked)
+    check_key_free(journal, asked.compensation_key)
     if _standing(journal, record, head) is Standing.CONTRADICTS:
         return Contradicted(replace(journal, frozen=record.operation_key))
     changed = replace(record, compensation=asked, head=kept_head(journal, head))
@@ -176,14 +177,6 @@ def _existing(
 
 def _standing(journal: Journal, record: JournalRecord, head: LedgerHead | None) -> Standing:
     return compare_heads(record.head, kept_head(journal, head))
-
-
-def _check_key_free(journal: Journal, asked: JournalCompensation) -> None:
-    taken = {
-        one.compensation.compensation_key for one in journal.records if one.compensation is not None
-    }
-    if asked.compensation_key in taken:
-        raise coded("journal.key_taken")
 
 
 def _check_thawed(journal: Journal) -> None:

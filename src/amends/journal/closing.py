@@ -30,6 +30,7 @@ from amends.journal.records import (
     JournalCompensation,
     JournalRecord,
     Ruling,
+    check_key_free,
     find_record,
     is_open,
     require_compensation,
@@ -70,7 +71,7 @@ def close_entry(journal: Journal, closing: Closing, limits: JournalLimits) -> Cl
     An inverse whose original this journal has not as succeeded can never be admitted, so there is
     nothing to close. Raises `Conflict` (`journal.contradicted`), `Refused`
     (`journal.tool_mismatch`, `journal.compensation_unknown` for another key than the one that is
-    there), and as `resolve_operation`.
+    there, `journal.key_taken` for one that another operation has), and as `resolve_operation`.
     """
     check_ruling(journal, closing.ruling)
     record = find_record(journal, closing.operation_key)
@@ -104,6 +105,7 @@ def _close_inverse(
     if record is None or not is_success(record.state):
         return Closed(journal, closing.ending)
     if record.compensation is None:
+        check_key_free(journal, key)
         inverse = _planted_inverse(check_compensation_key(key), closing)
         grown = with_record(journal, replace(record, compensation=inverse))
         check_room(grown, limits)

@@ -115,6 +115,13 @@ def require_compensation(record: JournalRecord, compensation_key: str) -> Journa
     return held
 
 
+def check_key_free(journal: Journal, compensation_key: str) -> None:
+    """That no operation has this compensation. Raises `Refused` (`journal.key_taken`)."""
+    held = (record.compensation for record in journal.records)
+    if any(one is not None and one.compensation_key == compensation_key for one in held):
+        raise coded("journal.key_taken")
+
+
 def with_record(journal: Journal, changed: JournalRecord) -> Journal:
     """The journal with this record in the place of the one of its key."""
     return replace(

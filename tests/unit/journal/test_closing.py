@@ -207,3 +207,12 @@ def test_a_journal_without_room_takes_no_closing(asked: Closing) -> None:
     before = journal(HAPPENED) if asked.compensation_key else journal()
     with pytest.raises(Refused, match=r"journal\.full"):
         close_entry(before, asked, JournalLimits(max_bytes=300))
+
+
+@pytest.mark.rule("INT-3", "GR-ID-2")
+def test_an_inverse_whose_key_another_operation_has_is_not_put_in() -> None:
+    other = replace(journal(HAPPENED).records[0], operation_key="op-" + "5" * 64)
+    start = journal(HAPPENED, Pending())
+    start = replace(start, records=(*start.records, other))
+    with pytest.raises(Refused, match="key_taken"):
+        close_entry(start, inverse(operation_key=other.operation_key), LIMITS)
