@@ -11,6 +11,8 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import pytest
 
+from amends.stores.port import Insert
+from amends.stores.postgres import open_postgres
 from amends.testing.chaos_runtime import ChaosRuntime
 from amends.testing.effects import FileLedger
 from amends.testing.errands import Answer, Commit, Execute, Plan, run_errand
@@ -18,6 +20,8 @@ from amends.testing.postgres_server import Database, PostgresServer
 from amends.testing.reckoning import doubled, lost, recover, unended
 from amends.testing.refusals import refused_with
 from amends.testing.snapshots import take_snapshot
+from amends.testing.store_contract_trial import commit, error_of
+from amends.testing.store_documents import a_transaction
 from amends.testing.till import Setup, open_till
 from amends.wiring.places import OnServer
 from amends.wiring.server_upkeep import go_on_after_restore
@@ -235,6 +239,38 @@ async def test_no_effect_is_released_for_a_commit_that_waits_for_a_lost_standby(
         assert await judged(servers.setup, load.heard) == []
         done = load.count("committed")
         assert done <= effects(servers.setup) <= len(load.heard)
+
+
+@pytest.mark.fault(16, 17)
+async def test_a_wait_for_a_standby_that_is_cut_short_acknowledges_nothing(tmp_path: Path) -> None:
+    """The server says COMMIT all the same, and warns. Nor is what looks it up believed then."""
+    with pair(tmp_path, synchronous=True) as servers:
+        store = await open_postgres(servers.database.url)
+        await commit(store, Insert(a_transaction("before")))
+        servers.standby.stop(signal.SIGQUIT)
+        once = asyncio.ensure_future(commit(store, Insert(a_transaction("once"))))
+        await _cut_short(servers)
+        await asyncio.sleep(0.5)
+        assert not once.done()
+        servers.standby.start()
+        await once
+        servers.standby.stop(signal.SIGQUIT)
+        twice = asyncio.ensure_future(error_of(commit(store, Insert(a_transaction("twice")))))
+        await _cut_short(servers)
+        await _cut_short(servers)
+        assert (await twice).code == "store.commit_unknown"
+        servers.standby.start()
+        await store.close()
+
+
+async def _cut_short(servers: Pair) -> None:
+    """End the wait of whoever waits for the standby, as an operator may."""
+    cut = "SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+    for _ in range(200):
+        if servers.ask(cut):
+            return
+        await asyncio.sleep(0.05)
+    raise AssertionError("nobody waits")
 
 
 @pytest.mark.fault(19)

@@ -27,7 +27,7 @@ from amends.stores.port import Accepted, Loss, Lost
 from amends.stores.postgres import statements
 from amends.stores.postgres.connection import Connections, Terms, until
 from amends.stores.postgres.failures import REPORTED, Failure, Trouble, failed, judge, unknown
-from amends.stores.postgres.truth import Fate, Sent, find_out
+from amends.stores.postgres.truth import COMMITTED, CUT_SHORT, Fate, Sent, commit, find_out
 from amends.stores.postgres.verdicts import Effects, Ground, Row, Verdict, assumed, decide
 from amends.stores.postgres.writes import Chain, Extend, Held, Key, Prepared, Write
 
@@ -41,10 +41,6 @@ SLOW_S: Final = 1.0
 """A write that was held up for so long begins anew: no lease counts from before the wait."""
 
 PAUSE_S: Final = 0.005
-CUT_SHORT: Final = "01000"
-"""The class of the warning that a commit no longer waits for its standby."""
-
-
 _SYNCHRONOUS: Final = "UPDATE amends.store SET synchronous = $1 WHERE synchronous <> $1"
 
 
@@ -202,25 +198,16 @@ class Session:
         """Make it durable, or find out. Raises `Failed` (`store.commit_unknown`), `_Again`."""
         if synchronous != self._synchronous:
             await connection.execute(_SYNCHRONOUS, synchronous)
-        warnings: list[str] = []
-
-        def warned(_: object, message: Any) -> None:
-            warnings.append(message.sqlstate)
-
-        connection.add_log_listener(warned)
         try:
-            status = await connection.execute("COMMIT")
+            status = await commit(connection)
         except BaseException as error:
             connection.terminate()
             await self._find_out(sent, error)
             return
-        finally:
-            if not connection.is_closed():
-                connection.remove_log_listener(warned)
-        if status != "COMMIT":
-            raise _Again
-        if CUT_SHORT in warnings:
+        if status == CUT_SHORT:
             await self._find_out(sent, None)
+        elif status != COMMITTED:
+            raise _Again
         self._synchronous = synchronous
 
     async def _find_out(self, sent: Sent, error: BaseException | None) -> None:

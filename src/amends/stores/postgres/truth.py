@@ -32,6 +32,10 @@ from amends.stores.postgres.verdicts import Effects
 
 PATIENCE_TIMES: Final = 20
 PAUSE_S: Final = 0.05
+COMMITTED: Final = "COMMIT"
+CUT_SHORT: Final = "01000"
+"""The class of the warning that a commit, which is done here, no longer waits for its standby."""
+
 _STATUS: Final = "SELECT pg_xact_status($1::text::xid8)"
 _END: Final = (
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
@@ -78,8 +82,23 @@ async def find_out(connection: Any, sent: Sent, address: Address) -> Fate:
     if fate is Fate.COMMITTED:
         await connection.execute("UPDATE amends.store SET confirmed_at = clock_timestamp()")
     # The answer to this one counts: it is durable only when everything before it is.
-    status = await connection.execute("COMMIT")
-    return fate if status == "COMMIT" else Fate.UNKNOWN
+    return fate if await commit(connection) == COMMITTED else Fate.UNKNOWN
+
+
+async def commit(connection: Any) -> str:
+    """Send COMMIT; what the server says, or `CUT_SHORT`. Raises what the server or network does."""
+    warnings: list[str] = []
+
+    def warned(_: object, message: Any) -> None:
+        warnings.append(message.sqlstate)
+
+    connection.add_log_listener(warned)
+    try:
+        status: str = await connection.execute("COMMIT")
+    finally:
+        if not connection.is_closed():
+            connection.remove_log_listener(warned)
+    return CUT_SHORT if CUT_SHORT in warnings else status
 
 
 async def _ended(connection: Any, sent: Sent) -> str | None:
