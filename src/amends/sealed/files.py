@@ -31,6 +31,16 @@ _PAUSE_S: Final = 0.005
 _CHUNK: Final = 1024 * 1024
 
 
+def check_private(found: os.stat_result, name: str) -> None:
+    """Whether it is a plain file with one name, of this user and for nobody else.
+
+    Raises `Unavailable` (`sealed.file_unsafe`).
+    """
+    is_plain = stat.S_ISREG(found.st_mode) and found.st_nlink == 1
+    if not is_plain or found.st_uid != os.geteuid() or found.st_mode & _OTHERS:
+        raise coded("sealed.file_unsafe", {"file": name})
+
+
 class SealedFile:
     """The file `<directory>/<name>`; the folder must exist.
 
@@ -165,9 +175,7 @@ class SealedFile:
 
     def _check_file(self, descriptor: int) -> os.stat_result:
         found = self._disk.stat(descriptor)
-        is_plain = stat.S_ISREG(found.st_mode) and found.st_nlink == 1
-        if not is_plain or found.st_uid != os.geteuid() or found.st_mode & _OTHERS:
-            raise self._unsafe()
+        check_private(found, self.name)
         return found
 
     def _unsafe(self) -> AmendsError:

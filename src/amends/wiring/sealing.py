@@ -10,6 +10,7 @@ made anew: what is lost has to be put back.
 
 import os
 import secrets
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -18,7 +19,7 @@ import msgspec
 from amends.contracts.codes import coded
 from amends.contracts.errors import AmendsError
 from amends.sealed.envelopes import Place
-from amends.sealed.files import LOCK_SUFFIX, NEW_SUFFIX, SealedFile
+from amends.sealed.files import LOCK_SUFFIX, NEW_SUFFIX, SealedFile, check_private
 from amends.sealed.keys import KEY_BYTES, KeyRing
 from amends.sealed.sqlite_anchor import SqliteAnchor
 from amends.sealed.vault import Storage
@@ -53,7 +54,9 @@ class SealedFolder:
         """
         try:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _flush(directory.parent)
             _write_keys(directory / KEYS)
+            _flush(directory)
         except FileExistsError:
             raise coded("sealed.initialised") from None
         except OSError:
@@ -65,7 +68,8 @@ class SealedFolder:
     def open(cls, directory: Path, *, anchor: Path | None = None) -> "SealedFolder":
         """Open a folder that is there.
 
-        Raises `Unavailable` (`sealed.keys_unavailable`, `sealed.anchor_unreachable`), `Corrupt`
+        Raises `Unavailable` (`sealed.keys_unavailable`, `sealed.anchor_unreachable`,
+        `sealed.file_unsafe` for keys or an anchor that others can touch), `Corrupt`
         (`sealed.keys_malformed`).
         """
         keys = _read_keys(directory / KEYS)
@@ -84,10 +88,12 @@ class SealedFolder:
         return sorted(name for name in found if not name.endswith(beside))
 
     def private(self, name: str) -> Path:
-        """A folder in this one, made if it is missing."""
+        """A folder in this one, durably made if it is missing."""
         folder = self.directory / name
         try:
-            folder.mkdir(mode=0o700, exist_ok=True)
+            with suppress(FileExistsError):
+                folder.mkdir(mode=0o700)
+                _flush(self.directory)
         except OSError:
             raise coded("sealed.file_unsafe", {"file": name}) from None
         return folder
@@ -114,12 +120,30 @@ def _write_keys(path: Path) -> None:
         os.fsync(file.fileno())
 
 
+def _flush(folder: Path) -> None:
+    """Make durable what is listed in a folder: what lies in it is lost with its name."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _private_bytes(path: Path) -> bytes:
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    with os.fdopen(descriptor, "rb") as file:
+        check_private(os.fstat(descriptor), path.name)
+        return file.read()
+
+
 def _read_keys(path: Path) -> KeyRing:
     try:
-        found = msgspec.json.decode(path.read_bytes(), type=_KeyFile)
-        keys = {key_id: bytes.fromhex(key) for key_id, key in found.keys.items()}
-        return KeyRing(found.active, keys)
+        data = _private_bytes(path)
     except OSError:
         raise coded("sealed.keys_unavailable", {"file": path.name}) from None
+    try:
+        found = msgspec.json.decode(data, type=_KeyFile)
+        keys = {key_id: bytes.fromhex(key) for key_id, key in found.keys.items()}
+        return KeyRing(found.active, keys)
     except (msgspec.MsgspecError, ValueError, AmendsError):
         raise coded("sealed.keys_malformed", {"file": path.name}) from None

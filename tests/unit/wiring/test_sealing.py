@@ -1,5 +1,6 @@
 """A folder of sealed records: explicit, private, and never made anew (ST-2, ST-6)."""
 
+import os
 from contextlib import closing
 from pathlib import Path
 
@@ -57,6 +58,40 @@ def test_a_key_file_that_holds_no_ring_is_refused(tmp_path: Path, content: bytes
     (tmp_path / "state" / KEYS).write_bytes(content)
     with refused_with("sealed.keys_malformed"):
         SealedFolder.open(tmp_path / "state")
+
+
+@pytest.mark.rule("ST-6")
+def test_keys_that_others_can_read_or_that_are_a_link_are_not_used(tmp_path: Path) -> None:
+    SealedFolder.make(tmp_path / "state").close()
+    keys = tmp_path / "state" / KEYS
+    keys.chmod(0o640)
+    with refused_with("sealed.file_unsafe"):
+        SealedFolder.open(tmp_path / "state")
+    keys.chmod(0o600)
+    keys.rename(tmp_path / "elsewhere")
+    keys.symlink_to(tmp_path / "elsewhere")
+    with refused_with("sealed.keys_unavailable"):
+        SealedFolder.open(tmp_path / "state")
+
+
+@pytest.mark.rule("ST-6")
+def test_the_names_of_folders_and_keys_are_durable_once_they_are_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flushed: list[int] = []
+    flush = os.fsync
+
+    def note(descriptor: int) -> None:
+        flushed.append(os.fstat(descriptor).st_ino)
+        flush(descriptor)
+
+    monkeypatch.setattr(os, "fsync", note)
+    with closing(SealedFolder.make(tmp_path / "state")) as folder:
+        state = tmp_path / "state"
+        assert flushed == [path.stat().st_ino for path in (tmp_path, state / KEYS, state)]
+        folder.private("records")
+        folder.private("records")
+    assert flushed[3:] == [state.stat().st_ino]
 
 
 def test_a_place_where_no_folder_can_be_is_refused(tmp_path: Path) -> None:
