@@ -20,7 +20,7 @@ from typing import Protocol, assert_never
 
 import msgspec
 
-from amends.connectors.blocking import HandlerThreads, RunSync
+from amends.connectors.blocking import HandlerThreads
 from amends.contracts.codes import coded
 from amends.contracts.errors import AmendsError, Refused, Unavailable
 from amends.contracts.worker_grant import Manifest
@@ -95,13 +95,12 @@ class WorkerShell:
         journal: JournalAccess,
         *,
         nonce: bytes = b"",
-        threads: RunSync | None = None,
     ) -> None:
         self._transport = transport
         self._session = WorkerSession(bootstrap, tenant_scope=journal.scope, nonce=nonce)
         self._adapters = adapters
         self._access = journal
-        self._threads = threads or HandlerThreads()
+        self._threads = HandlerThreads()
         self._keeper: JournalKeeper | None = None
         self._service: Service | None = None
         self._sending = asyncio.Lock()

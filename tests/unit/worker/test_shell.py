@@ -36,6 +36,7 @@ from amends.contracts.worker_payload import (
     ToolPayload,
 )
 from amends.host.channel import WorkerChannel
+from amends.host.workflow import Workflow
 from amends.journal.capacity import JournalLimits
 from amends.journal.observation import without_body
 from amends.journal.records import Ruling, find_record
@@ -44,6 +45,7 @@ from amends.testing.durable import Moment
 from amends.worker.adapters import Adapter, Call
 from amends.worker.ruling import supersede
 from amends.worker.service import LOOKUPS_OF_ENTRY
+from amends.worker.shell import JournalAccess
 from tests.unit.worker.stage import DONE, GRANT, INPUT, INTENT, INVERSE, NONCE, SCOPE, WIDE, Both
 
 
@@ -287,6 +289,26 @@ async def test_a_look_up_ends_an_open_inverse_and_enters_no_inverse_handler() ->
     assert held.state is LedgerState.SUCCEEDED
 
 
+@pytest.mark.rule("WS-1", "WS-3")
+async def test_what_another_session_saw_running_is_not_said_to_run() -> None:
+    both = Both()
+    workflow, target = await both.intended()
+    both.provider.before = lambda _: Running()
+    both.provider.found = lambda _: None
+    async with both.channel() as channel:
+        assert await workflow.compensate(channel, target) == Running()
+        assert await workflow.compensation_state(channel, target) == Running()
+    async with both.channel() as channel:
+        assert await workflow.compensation_state(channel, target) == Indeterminate()
+        assert await workflow.compensate(channel, target) == Indeterminate()
+
+
+def test_nobody_is_taken_for_gone_unless_somebody_says_so() -> None:
+    both = Both()
+    access = JournalAccess(scope=SCOPE, open=both.journal.open, used=both.used)
+    assert access.predecessor_gone() is False
+
+
 @pytest.mark.rule("WS-3")
 async def test_that_it_did_not_happen_counts_only_once_the_old_worker_is_gone() -> None:
     both = Both()
@@ -385,6 +407,58 @@ async def test_the_same_operation_asked_twice_at_once_runs_once_and_both_hear_it
         going.set()
         assert await one == await other == DONE
     assert both.provider.entered["dispatch"] == 1
+
+
+async def test_the_same_operation_asked_twice_at_once_runs_once_and_neither_hears_of_an_end() -> (
+    None
+):
+    both = Both()
+    going = asyncio.Event()
+
+    async def wait(_: Call) -> None:
+        await going.wait()
+        raise RuntimeError("no idea")
+
+    both.provider.before = wait
+    workflow = await both.workflow()
+    key = await workflow.record(INTENT)
+    async with both.channel(WIDE) as channel:
+        asking = [asyncio.ensure_future(workflow.dispatch(channel, key, INPUT)) for _ in range(3)]
+        await asyncio.sleep(0.05)
+        going.set()
+        said = await asyncio.gather(*asking, return_exceptions=True)
+    assert said[0] == Indeterminate()
+    assert all(one == Indeterminate() or isinstance(one, OutcomeUnknown) for one in said)
+    assert both.provider.entered["dispatch"] == 1
+
+
+@pytest.mark.rule("WS-2")
+async def test_a_session_that_is_poisoned_ends_the_wire_and_leaves_nothing_at_work() -> None:
+    both = Both()
+    entered, gone = asyncio.Event(), asyncio.Event()
+
+    async def work(call: Call) -> object:
+        if call.input == {"version": "2"}:
+            await entered.wait()
+            raise RuntimeError("no idea")
+        entered.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            gone.set()
+        return None
+
+    both.provider.before = work
+    workflow, other = await both.workflow(), ToolPayload.json({"version": "2"})
+    keys = [await workflow.record(replace(INTENT, payload=one)) for one in (INPUT, other)]
+    async with both.channel(WIDE) as channel:
+        working = asyncio.ensure_future(workflow.dispatch(channel, keys[0], INPUT))
+        assert await workflow.dispatch(channel, keys[1], other) == Indeterminate()
+        with pytest.raises(OutcomeUnknown):
+            await working
+        assert gone.is_set()
+        assert await both.wires[0].receive() == b""
+    assert [record.state for record in both.kept.records] == [Pending(), Pending()]
 
 
 async def test_the_state_of_an_inverse_that_is_at_work_is_pending() -> None:
@@ -643,9 +717,8 @@ async def test_a_broken_frame_ends_the_session_and_what_runs_is_written_down() -
     assert both.kept.records[0].state == DONE
 
 
-@pytest.mark.fault(37)
-async def test_heads_that_contradict_freeze_the_journal_durably() -> None:
-    both = Both()
+async def restored_host(both: Both) -> tuple[Both, Workflow, OperationKey]:
+    """A later host over the same journal, whose ledger is from before."""
     workflow, target = await both.intended(WIDE)
     async with both.channel(WIDE) as channel:
         await workflow.compensate(channel, target)
@@ -653,7 +726,39 @@ async def test_heads_that_contradict_freeze_the_journal_durably() -> None:
     other.journal, other.used, other.sessions = both.journal, both.used, 50
     other.ledger.fence = 40
     workflow = await other.workflow()
-    key = await workflow.record(INTENT)
+    return other, workflow, await workflow.record(INTENT)
+
+
+@pytest.mark.rule("FR-5")
+@pytest.mark.fault(37)
+async def test_a_look_up_whose_head_contradicts_is_answered_and_freezes_the_journal() -> None:
+    both = Both()
+    other, workflow, key = await restored_host(both)
+    async with other.channel(WIDE) as channel:
+        assert await workflow.reconcile(channel, key) == DONE
+        assert both.kept.frozen == key
+        fresh = await workflow.record(replace(INTENT, nonce=b"another"))
+        with pytest.raises(Refused) as caught:
+            await workflow.dispatch(channel, fresh, INPUT)
+    assert caught.value.details["code"] == "journal.frozen"
+
+
+@pytest.mark.rule("FR-5")
+async def test_a_look_up_moves_the_head_on_so_that_an_older_host_is_refused() -> None:
+    both = Both()
+    old, key = await both.succeeded()
+    async with both.channel(WIDE) as channel:
+        await (await both.workflow()).reconcile(channel, key)
+        with pytest.raises(Refused) as caught:
+            await old.reconcile(channel, key)
+    assert caught.value.details["code"] == "journal.head_stale"
+
+
+@pytest.mark.rule("FR-5")
+@pytest.mark.fault(18, 37)
+async def test_heads_that_contradict_freeze_the_journal_durably() -> None:
+    both = Both()
+    other, workflow, key = await restored_host(both)
     async with other.channel(WIDE) as channel:
         with pytest.raises(Refused) as caught:
             await workflow.dispatch(channel, key, INPUT)
