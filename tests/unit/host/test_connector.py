@@ -80,6 +80,26 @@ async def test_an_effect_is_carried_out_by_the_worker_and_stands_in_the_ledger(
     assert world.effects == [1]
 
 
+@pytest.mark.rule("INT-1")
+async def test_the_key_stands_in_the_transaction_before_the_worker_is_asked() -> None:
+    """So a host that dies while the worker acts leaves what its effect can be found by."""
+    world = World()
+    seen: list[str] = []
+
+    async with world.bench() as bench:
+
+        async def look(call: Call) -> None:
+            record = await bench.record("txn_1")
+            assert record.provider_operation is not None
+            assert str(record.provider_operation.operation_id) == call.key
+            seen.append(call.key)
+
+        world.worker.provider.before = look
+        done = await bench.alice.execute(TOOL, RELEASE, transaction_id="txn_1")
+    assert len(seen) == 1
+    assert done.status is WireStatus.COMMITTED
+
+
 OUTCOMES: Final[dict[str, tuple[object, Status, str | None]]] = {
     "succeeded": (Succeeded(ToolPayload.json({"done": 1})), Status.COMMITTED, None),
     "failed": (Failed("declined"), Status.FAILED, None),

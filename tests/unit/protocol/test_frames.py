@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from amends.contracts.worker_wire import encode_record
 from amends.protocol.bootstrap import Bootstrap, SessionKey
 from amends.protocol.breaking import ChannelBroken
 from amends.protocol.greeting import derive_keys, transcript_of
@@ -269,6 +270,35 @@ def test_a_greeting_that_cannot_be_read_is_refused(body: bytes) -> None:
     worker.feed(b"\x06\x01" + len(body).to_bytes(4, "big") + body)
     with pytest.raises(ChannelBroken) as caught:
         worker.next_event()
+    assert caught.value.code == "channel.message_malformed"
+
+
+@pytest.mark.parametrize("field", ["nonce", "session_id", "tenant_scope", "manifest_fingerprint"])
+def test_a_greeting_with_a_field_that_has_not_its_form_is_refused(field: str) -> None:
+    hello = json.loads(host_session().start()[HEADER.size :])
+    body = json.dumps(hello | {field: "No Token"}, separators=(",", ":")).encode()
+    worker = worker_session()
+    worker.feed(b"\x06\x01" + len(body).to_bytes(4, "big") + body)
+    with pytest.raises(ChannelBroken) as caught:
+        worker.next_event()
+    assert caught.value.code == "channel.message_malformed"
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("fence", -1), ("fence", 2**63), ("journal_revision", -1), ("journal_hash", "no hash")],
+)
+def test_a_proof_of_a_worker_with_a_field_that_has_not_its_form_is_refused(
+    field: str, value: object
+) -> None:
+    pair = Pair()
+    finished = pair.to_host(pair.to_worker(pair.host.start()).reply).reply
+    pair.to_worker(finished)
+    codec: Any = pair.worker._codec
+    written = json.loads(encode_record(message_of(MessageKind.WORKER_FINISHED)))
+    pair.host.feed(codec.seal(json.dumps(written | {field: value}).encode()))
+    with pytest.raises(ChannelBroken) as caught:
+        pair.host.next_event()
     assert caught.value.code == "channel.message_malformed"
 
 
