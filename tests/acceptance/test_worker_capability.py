@@ -8,11 +8,11 @@ import sys
 import time
 from datetime import timedelta
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
-from amends import Amends, Principal, Result, Settings
+from amends import Amends, Principal, Settings
 from amends.cli.demo.releases import ADAPTERS, SHELF, Release, Shelf, Withdrawal, served_by
 from amends.containment.provisions import FileRoot
 from amends.contracts.enums import Verdict, WireStatus
@@ -24,6 +24,7 @@ from amends.host.link import EntryRuling
 from amends.ledger.records import Ledger
 from amends.recovery.sweeper import Sweeper
 from amends.wiring.worker_processes import WorkerProcess
+from tests.acceptance.command_line import amends as amends_command
 
 ROOT: Final = Path(__file__).parents[2]
 WAIT_S: Final = 60.0
@@ -94,15 +95,25 @@ async def rule_and_die(folder: Path, step: str) -> None:
         worker.die_at("after ledger")
 
     LedgerKeeper.persist = dying  # type: ignore[method-assign]  # this process dies anyway
-    await settle(folder, worker)
-
-
-async def settle(folder: Path, worker: WorkerProcess) -> Result:
     release = served_by(worker, TIMEOUT)
     async with Amends.open(url_of(folder), [release], principal=OLGA, settings=SETTINGS) as amends:
-        return await amends.settle(
+        await amends.settle(
             "txn_undo", Verdict.COMMITTED, reference="ticket 7", note="it is off the shelf"
         )
+
+
+def settle_by_command(folder: Path) -> tuple[int, Any]:
+    """An operator at a terminal; the exit code and the one document."""
+    principals = folder / "principals.toml"
+    principals.write_text('[[principals]]\nid = "olga"\nkind = "operator"\nos_users = ["*"]\n')
+    principals.chmod(0o600)
+    return amends_command(
+        *("settle", "txn_undo", "committed", "--yes"),
+        *("--reference", "ticket 7", "--note", "it is off the shelf"),
+        *("--store", url_of(folder), "--app", "tests.acceptance.ruling_app:capabilities"),
+        *("--principals", str(principals), "--as", "olga"),
+        AMENDS_TEST_FOLDER=str(folder),
+    )
 
 
 def kill_at(folder: Path, step: str) -> int:
@@ -182,6 +193,9 @@ async def test_a_hand_settlement_whose_host_is_killed_at_each_step_is_made_again
         async with Amends.open(url_of(tmp_path), [release], settings=SETTINGS) as amends:
             found = await amends.get("txn_undo")
             assert found.result.status is WireStatus.OUTCOME_UNKNOWN
-    ruled = await settle(tmp_path, worker)
+    code, told = await asyncio.to_thread(settle_by_command, tmp_path)
+    assert (code, told["data"]["status"]) == (0, WireStatus.RECONCILED.value)
+    async with Amends.open(url_of(tmp_path), [release], settings=SETTINGS) as amends:
+        ruled = (await amends.get("txn_undo")).result
     assert (ruled.status, ruled.verdict) == (WireStatus.RECONCILED, Verdict.COMMITTED)
     assert (shelf.count("published"), shelf.count("withdrawn")) == (1, 1)

@@ -8,12 +8,14 @@ is out of reach from here: a person rules on it there (`amends worker resolve`),
 reconciliation brings here what was ruled.
 
 A worker serves one session and is started again by its supervisor. Meanwhile it cannot be
-connected to, which is tried again within the time limit: nothing was sent so far.
+connected to, which is tried again within the time limit: nothing was sent so far. This process
+opens one session at a time for a tenant; whoever comes meanwhile waits.
 """
 
 import asyncio
 import os
 import time
+from collections import defaultdict
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from os import PathLike
@@ -57,6 +59,7 @@ class RemoteWorker(WorkerLink):
         self._addresses = dict(addresses)
         self._files = files
         self._ledgers = HostLedgers(Path(state).absolute() / HOST)
+        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     def initialise(self) -> None:
         """Make the folder of the ledgers. Once, by a person. Raises as `HostLedgers.initialise`."""
@@ -77,18 +80,19 @@ class RemoteWorker(WorkerLink):
         address = self._addresses.get(tenant)
         if address is None:
             raise coded("worker.tenant_unserved")
-        until = time.monotonic() + min(limit_s, _OPEN_LIMIT_S)
-        transport, bootstrap = await self._connected(address, until)
-        async with WorkerChannel(
-            transport,
-            bootstrap,
-            [grant],
-            tenant_scope=tenant_scope(tenant),
-            nonce=os.urandom(NONCE_LENGTH),
-            answer_limit_s=limit_s,
-            open_limit_s=max(until - time.monotonic(), _PAUSE_S),
-        ) as channel:
-            yield channel
+        async with self._turns[tenant]:
+            until = time.monotonic() + min(limit_s, _OPEN_LIMIT_S)
+            transport, bootstrap = await self._connected(address, until)
+            async with WorkerChannel(
+                transport,
+                bootstrap,
+                [grant],
+                tenant_scope=tenant_scope(tenant),
+                nonce=os.urandom(NONCE_LENGTH),
+                answer_limit_s=limit_s,
+                open_limit_s=max(until - time.monotonic(), _PAUSE_S),
+            ) as channel:
+                yield channel
 
     async def ledger(self, name: str, plan: WorkflowPlan, *, create: bool) -> OpenRecord | None:
         """See `WorkerLink`. Raises as `HostLedgers.ledger`."""

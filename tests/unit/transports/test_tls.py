@@ -248,17 +248,24 @@ async def test_who_says_nothing_keeps_nobody_out(ends: Ends) -> None:
 
 
 @asynccontextmanager
-async def known_client(ends: Ends, port: int) -> AsyncIterator[StreamTransport]:
+async def known_client(ends: Ends, port: int, alpn: str = ALPN) -> AsyncIterator[StreamTransport]:
     """Somebody with the host's certificate who says what a host would not."""
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client.check_hostname, client.verify_mode = False, ssl.CERT_NONE
     client.load_cert_chain(ends.host.certificate, ends.host.private_key)
-    client.set_alpn_protocols([ALPN])
+    client.set_alpn_protocols([alpn])
     transport = StreamTransport(*await asyncio.open_connection("127.0.0.1", port, ssl=client))
     try:
         yield transport
     finally:
         await transport.close()
+
+
+async def test_a_host_that_speaks_something_else_is_hung_up_on(ends: Ends) -> None:
+    async with listening(ends.worker) as listener:
+        async with known_client(ends, listener.port, alpn="h2") as client:
+            assert await asyncio.wait_for(client.receive(), 5) == b""
+        assert not listener._opened.done()
 
 
 @pytest.mark.parametrize("said", [b"GET / HTTP/1.1\r\n\r\n", b"AMNDTLS1\x03A B", b""])

@@ -63,6 +63,14 @@ async def test_a_worker_that_is_being_started_is_waited_for(machines: Machines) 
             assert (await asking).status is WireStatus.COMMITTED
 
 
+@pytest.mark.rule("INT-5")
+async def test_attempts_that_come_together_take_turns(machines: Machines) -> None:
+    async with machines.supervised(), machines.bench() as bench:
+        done = await asyncio.gather(*(published(bench) for _ in range(3)))
+    assert {one.status for one in done} == {WireStatus.COMMITTED}
+    assert list(machines.provider.effects.values()) == [1, 1, 1]
+
+
 @pytest.mark.rule("INT-2", "INT-5")
 async def test_a_tenant_without_a_worker_is_refused_before_anything_is_recorded(
     machines: Machines,
