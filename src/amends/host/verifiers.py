@@ -68,14 +68,14 @@ async def _asked(verifier: _Verifier, question: Question, threads: RunSync) -> o
         if inspect.iscoroutinefunction(verifier):
             return await _awaited(verifier(question))
         return await _awaited(await threads(partial(_said, verifier, question)))
-    except Exception:
+    except (Exception, SystemExit):
         return False
 
 
 def _said(verifier: _Verifier, question: Question) -> object:
     try:
         return verifier(question)
-    except Exception:
+    except (Exception, SystemExit):
         return False
 
 

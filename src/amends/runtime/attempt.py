@@ -2,7 +2,8 @@
 
 From the moment of entering, among exceptions only the declared `NotApplied` and `Partial` are
 definite (TX-SETTLE-4). Everything else, a malformed answer and a cancellation included, is
-uncertain: nobody can say from here what the provider did.
+uncertain: nobody can say from here what the provider did. A handler's `sys.exit` is its exception
+too: it ends no process that has other actions under way, and no command with a code of its own.
 """
 
 import asyncio
@@ -46,7 +47,7 @@ async def enter(connector: Connector, running: Running, checkpoint: Checkpoint) 
         return uncertain(INTERRUPTED)
     except AmendsError as error:
         return uncertain(UNCLASSIFIED, error.code)
-    except Exception as error:  # its text may carry secrets: only the name of its type is kept
+    except (Exception, SystemExit) as error:  # its text may carry secrets: only its type is kept
         return uncertain(UNCLASSIFIED, type(error).__name__)
     return _reported(answer)
 
@@ -64,7 +65,7 @@ async def enter_preview(connector: Connector, attempt: Attempt, timeout_ms: int)
         if _is_cancelled():
             raise
         return uncertain(INTERRUPTED)
-    except Exception as error:  # as above
+    except (Exception, SystemExit) as error:  # as above
         return uncertain(UNCLASSIFIED, type(error).__name__)
     return _reported(answer)
 

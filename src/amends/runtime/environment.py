@@ -76,7 +76,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
             return self.credentials.credential(capability, caller.tenant, caller.principal.ref)
         except AmendsError:
             raise
-        except Exception:  # a source's own errors may carry the secret: none is kept
+        except (Exception, SystemExit):  # a source's own errors may carry the secret: none is kept
             raise coded("credential.unavailable") from None
 
     def principal(self, tenant: TenantId, ref: PrincipalRef) -> Principal | None:
@@ -88,7 +88,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
         assert self.principals is not None
         try:
             found = self.principals.principal(tenant, ref)
-        except Exception:  # a source that cannot answer has not said yes
+        except (Exception, SystemExit):  # a source that cannot answer has not said yes
             raise coded("identity.source_failed") from None
         same = isinstance(found, Principal) and found.tenant == tenant and found.ref == ref
         return found if same else None

@@ -46,6 +46,7 @@ LATER: Final = 16
 SLOW: Final = 17
 FOREVER: Final = 18
 UNNAMED: Final = 19
+EXITS: Final = 20
 
 
 @dataclass
@@ -135,6 +136,8 @@ async def go_wrong(order: Order) -> None:
         await asyncio.sleep(0.1 if order.amount == SLOW else 60)
     if order.amount == BREAKS:
         raise ConnectionResetError
+    if order.amount == EXITS:
+        raise SystemExit(3)
     if order.amount == PARTLY:
         raise Partial("half_paid", "Only a half was paid.")
     if order.amount == LATER:

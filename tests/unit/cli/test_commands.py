@@ -102,6 +102,7 @@ def test_a_commit_without_a_plan_that_is_there_is_refused(shell: Shell) -> None:
     ("amount", "code", "error", "says"),
     [
         (shop.BREAKS, 5, "transaction.outcome_unknown", "it may have happened"),
+        (shop.EXITS, 5, "transaction.outcome_unknown", "it may have happened"),
         (shop.DECLINED, 6, "card_declined", "nothing happened"),
         (shop.PARTLY, 6, "half_paid", "a part of the effect is there"),
     ],

@@ -45,12 +45,17 @@ async def raises_later(question: Question) -> bool:
     raise ValueError(question.payload.body)
 
 
+def leaves(question: Question) -> bool:
+    raise SystemExit(question.payload.body)
+
+
 NO: Final[dict[str, Callable[[Question], object]]] = {
     "says no": lambda _: False,
     "says nothing": lambda _: None,
     "says something like yes": lambda _: 1,
     "raises": raises,
     "raises later": raises_later,
+    "ends the program": leaves,
     "hangs": hangs,
     "hangs on": hangs_on,
     "blocks": blocks,

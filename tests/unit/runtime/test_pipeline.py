@@ -361,10 +361,13 @@ async def test_an_idempotency_key_is_required_where_the_capability_says_so() -> 
         assert done.status == "committed"
 
 
-async def test_a_credential_source_that_fails_stops_the_request_without_its_words() -> None:
+@pytest.mark.parametrize("failure", [RuntimeError, SystemExit])
+async def test_a_credential_source_that_fails_stops_the_request_without_its_words(
+    failure: type[BaseException],
+) -> None:
     class Broken:
         def credential(self, *_: object) -> Credential | None:
-            raise RuntimeError("secret CANARY in a message")
+            raise failure("secret CANARY in a message")
 
     async with Workbench(credentials=Broken()) as bench:
         with refused_with("credential.unavailable") as caught:

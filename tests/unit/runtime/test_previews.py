@@ -77,9 +77,10 @@ async def test_a_preview_sees_no_key_and_no_licence() -> None:
         (Uncertain(error=LATER), "try_later"),
         (Pending(), "transaction.outcome_unknown"),
         (RuntimeError("CANARY"), "transaction.unclassified_exception"),
+        (SystemExit("CANARY"), "transaction.unclassified_exception"),
         (asyncio.CancelledError(), "transaction.attempt_interrupted"),
     ],
-    ids=["refused", "uncertain", "pending", "exception", "gave itself up"],
+    ids=["refused", "uncertain", "pending", "exception", "exit", "gave itself up"],
 )
 async def test_a_failed_preview_is_shown_inside_a_completed_dry_run(
     answer: object, code: str

@@ -135,6 +135,7 @@ async def test_only_what_is_declared_definite_is_definite(
         MemoryError("CANARY"),
         RecursionError("CANARY"),
         ExceptionGroup("CANARY", [ValueError("CANARY")]),
+        SystemExit("CANARY"),
         asyncio.CancelledError("CANARY"),
         StopAsyncIteration("CANARY"),
         Refused("input.invalid_id", "CANARY"),
