@@ -8,7 +8,8 @@ It is total: whatever it is given, it returns JSON that can be stored and never 
 also serves the moment after an effect, when there is no way back.
 
 With `redaction_required` nothing of a value may remain but its shape (RD-1): `redacted_form` and
-`redacted_error`; and nothing of what people write beside it but its hash: `hidden_text`.
+`redacted_error`; and nothing of what people write beside it but its hash: `hidden_text`. Outputs
+that are kept whole lose the credential of their attempt, and only that: `without_secret`.
 Deliberately not here: the tables of names and looks (`sensitive`).
 """
 
@@ -35,6 +36,7 @@ __all__ = [
     "kept_text",
     "redacted_error",
     "redacted_form",
+    "without_secret",
 ]
 
 CUT: Final = "[too large]"
@@ -50,6 +52,9 @@ _SCANNED_LENGTH: Final = 8192
 _DETAIL_DEPTH: Final = 16
 _SECRET_LENGTH: Final = 4
 """Shorter literals are not looked for: they would be found in innocent words."""
+
+_ECHO_LENGTH: Final = 8
+"""Shorter credentials are left in outputs, where they would be innocent words. None is so short."""
 
 _SETTLING_DETAILS: Final = frozenset(
     {"uncertain_outcome", "side_effects_committed", "compensation_required", "retry_after_ms"}
@@ -172,6 +177,22 @@ def kept_text(text: str, *, hidden: bool) -> str:
     shown = Redactor().json(text)
     assert isinstance(shown, str)
     return shown
+
+
+def without_secret(value: Json, secret: Secret) -> Json:
+    """Admitted JSON with a credential taken out that the provider echoed; else an equal value."""
+    spellings = [one for one in _spellings(secret.reveal()) if len(one) >= _ECHO_LENGTH]
+
+    def without(node: Json) -> Json:
+        if isinstance(node, str):
+            for spelling in spellings:
+                node = node.replace(spelling, REDACTED)
+            return node
+        if isinstance(node, dict):
+            return {str(without(key)): without(item) for key, item in node.items()}
+        return [without(item) for item in node] if isinstance(node, list) else node
+
+    return without(value)
 
 
 class _Walk:

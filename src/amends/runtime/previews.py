@@ -117,7 +117,12 @@ class Previews:
     def _preview_result(self, admitted: Admitted, outcome: Outcome) -> ActionResult:
         serving = admitted.serving
         if isinstance(outcome, Applied):
-            output = store_output(outcome.output, redact=serving.redact, fits=lambda _: True)
+            output = store_output(
+                outcome.output,
+                redact=serving.redact,
+                fits=lambda _: True,
+                credential=admitted.credential,
+            )
             return completed_result(output, admitted.now)
         error = read_outcome(outcome).error or ErrorInfo(code="transaction.preview_failed")
         return ActionResult(

@@ -359,7 +359,9 @@ class Settle:
             return NO_OUTPUT
         serving = running.serving
         fits = serving.fits if _promises_output(running) else _anything
-        return store_output(outcome.output, redact=serving.redact, fits=fits)
+        return store_output(
+            outcome.output, redact=serving.redact, fits=fits, credential=running.call.credential
+        )
 
     def _shown(self, running: Running, outcome: Outcome) -> Outcome:
         """The outcome with its error as it may be stored (RD-1, RD-2).

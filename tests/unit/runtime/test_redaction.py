@@ -195,14 +195,23 @@ async def test_a_credential_that_a_provider_echoes_is_taken_out_of_what_is_kept(
             return Credential(secret=Secret(CANARY))
 
     echo = ErrorInfo(code="no", message=f"bad token {CANARY}", details={"header": f"B {CANARY}"})
-    desk = Desk([NotApplied(error=echo)], preview=[NotApplied(error=echo)])
+    told = {"id": "ch_1", "headers": [{"authorization": f"Bearer {CANARY}"}], f"for {CANARY}": 1}
+    desk = Desk([NotApplied(error=echo), told], preview=[NotApplied(error=echo), told])
     async with Workbench(served=[desk.served()], file=database, credentials=Vault()) as bench:
         made = await ask(bench, action())
         plan = await ask(bench, action(Mode.PLAN))
         assert (made.status, plan.status) == ("failed", "failed")
         assert made.error is not None
         assert made.error.message.startswith("bad token")
-        assert canary_absent(CANARY, repr(made), repr(plan), repr(desk.seen[0].call)) == []
+        done = await ask(bench, action(transaction="txn_done"))
+        seen = await ask(bench, action(Mode.PLAN, transaction="txn_seen"))
+        assert done.output == {
+            "id": "ch_1",
+            "headers": [{"authorization": "Bearer [redacted]"}],
+            "for [redacted]": 1,
+        }
+        assert seen.status == "planned"
+        assert canary_absent(CANARY, repr((made, plan, done, seen)), repr(desk.seen[0].call)) == []
     assert canary_absent(CANARY, *files_of(database)) == []
 
 

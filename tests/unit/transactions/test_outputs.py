@@ -9,6 +9,7 @@ import pytest
 from amends.contracts import limits
 from amends.contracts.canonical import digest, digest_bytes
 from amends.contracts.json_types import Json
+from amends.contracts.secrets import Credential, Secret
 from amends.transactions.outputs import NOT_STORABLE, SCHEMA_MISMATCH, store_output
 from amends.transactions.settlement import NO_OUTPUT, StoredOutput
 
@@ -111,6 +112,23 @@ def test_a_schema_or_redactor_that_fails_costs_the_output_and_not_the_settlement
     assert store_output([1], redact=None, fits=broken) == lost
     assert store_output([1], redact=broken_redactor, fits=anything) == lost
     assert store_output([1], redact=redacting_into_no_json, fits=anything) == lost
+
+
+@pytest.mark.rule("RD-2")
+def test_an_echoed_credential_is_out_of_what_is_kept_and_hashed() -> None:
+    credential = Credential(secret=Secret('sk_live"1234'))
+    echo: Json = {"a": [1, None, 'is sk_live"1234.'], 'sk_live"1234': True}
+    kept = {"a": [1, None, "is [redacted]."], "[redacted]": True}
+    stored = store_output(echo, redact=None, fits=anything, credential=credential)
+    assert stored == store_output(kept, redact=None, fits=anything)
+    assert not stored.redacted
+
+
+def test_a_word_is_no_credential_only_because_it_is_one_somewhere() -> None:
+    told = {"mode": "test"}
+    credential = Credential(secret=Secret("test"))
+    stored = store_output(told, redact=None, fits=anything, credential=credential)
+    assert stored == store_output(told, redact=None, fits=anything)
 
 
 def test_no_output_is_no_fault() -> None:

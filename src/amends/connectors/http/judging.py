@@ -2,7 +2,8 @@
 
 The more careful word counts. A refusal by status is definite in the attempt that could have had the
 first effect; in a re-drive, where an earlier request may have had it, only if it is declared. An
-answer must agree with what was asked for before anything else of it is believed.
+answer must agree with what was asked for before anything else of it is believed. One that broke off
+is no answer, whatever its status: what stands between us and the provider is not to be relied on.
 
 Deliberately not here: look-ups (`lookup`), and anything that waits.
 """
@@ -17,7 +18,7 @@ from amends.connectors.http import codes
 from amends.connectors.http.classify import Meaning
 from amends.connectors.http.failures import Context, body_of, error_of, unanswered, unsent
 from amends.connectors.http.forms import EffectForm
-from amends.connectors.http.messages import Answer, NoAnswer, NotSent, Reply
+from amends.connectors.http.messages import BROKEN_OFF, Answer, NoAnswer, NotSent, Reply
 from amends.connectors.http.objects import agrees, judge_object, operation_of
 from amends.connectors.http.reading import Unreadable, UnreadableAnswer, at
 from amends.connectors.port import Call
@@ -35,6 +36,9 @@ def judge_effect(form: EffectForm, reply: Reply, context: Context) -> Outcome:
             return not_entered(context.call, unsent(reply))
         case NoAnswer():
             return Uncertain(error=unanswered(reply))
+        case Answer(flaw=flaw) if flaw == BROKEN_OFF:
+            error = error_of(reply, codes.ANSWER_LOST, context, flaw=flaw)
+            return Uncertain(error=error, retry_after_ms=context.delay_ms(reply))
         case Answer():
             return _judge_answer(form, reply, context)
         case _:

@@ -53,4 +53,7 @@ class NoAnswer(msgspec.Struct, frozen=True):
 
 Reply: TypeAlias = Answer | NotSent | NoAnswer
 
+BROKEN_OFF = "broken_off"
+"""The flaw of an answer whose connection broke, or whose time was over, within its body."""
+
 TIMEOUT = "timeout"

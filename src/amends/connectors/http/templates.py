@@ -5,7 +5,7 @@
 
 | place | takes |
 |---|---|
-| path | text or a whole number, as one encoded segment; not empty, nor dots alone |
+| path | text or a whole number, as one encoded segment; not empty, and no part of it dots alone |
 | query, form | text, numbers, true and false |
 | header | the same, if it is printable ASCII |
 | body | a text that is one reference alone: the value with its type; else as in a query |
@@ -37,6 +37,7 @@ SEGMENT_LENGTH: Final = 512
 
 _BRACES: Final = re.compile(r"(\{\{|\}\}|\{[^{}]*\}|[{}])")
 _REFERENCE: Final = re.compile(r"\{([a-z]+)((?:\.[A-Za-z0-9_-]+)*)(\??)\}", re.ASCII)
+_SLASHES: Final = re.compile(r"[/\\]")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _HEADER: Final = re.compile(r"[!-~](?:[ -~]*[!-~])?", re.ASCII)
 
@@ -177,7 +178,7 @@ def segment(template: Template, facts: Facts) -> str:
         for part in template.parts
     ]
     filled = "".join(words)
-    if template.parts and not unquote(unquote(filled)).strip("."):
+    if template.parts and _climbs(filled):
         raise Unfit(VALUE_UNFIT, ", ".join(map(str, template.references)))
     return filled
 
@@ -187,11 +188,18 @@ def _segment_word(reference: Reference, facts: Facts) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int):
         raise Unfit(VALUE_UNFIT, str(reference))
     word = _word(value, str(reference))
-    # Decoded once more, since a careless server does so too.
-    dots_alone = not unquote(word).strip(".")
-    if dots_alone or len(word) > SEGMENT_LENGTH or _CONTROL.search(word):
+    if _climbs(word) or len(word) > SEGMENT_LENGTH or _CONTROL.search(word):
         raise Unfit(VALUE_UNFIT, str(reference))
     return word
+
+
+def _climbs(word: str) -> bool:
+    """Whether a server that decodes before it splits would leave the place where the word stands.
+
+    Decoded twice, since a careless server does so too, and split as on any system.
+    """
+    decoded = unquote(unquote(word))
+    return any(not part.strip(".") for part in _SLASHES.split(decoded) if part or not decoded)
 
 
 def header(template: Template, name: str, facts: Facts) -> str | UnsetType:

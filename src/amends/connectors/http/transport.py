@@ -22,6 +22,7 @@ from aiohttp import ClientHandlerType, ClientRequest, ClientResponse, ClientSess
 from yarl import URL
 
 from amends.connectors.http.messages import (
+    BROKEN_OFF,
     TIMEOUT,
     Answer,
     NoAnswer,
@@ -121,7 +122,7 @@ class Transport:
                 body += chunk
                 flaw = "too_large" if len(body) > self._max_bytes else ""
         except (aiohttp.ClientError, TimeoutError, OSError):
-            flaw = "broken_off"
+            flaw = BROKEN_OFF
         if flaw:
             response.close()
         elif response.headers.get("content-encoding", "identity").lower() != "identity":

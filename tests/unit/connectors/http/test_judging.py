@@ -118,8 +118,8 @@ def test_an_answer_about_something_else_is_uncertain_and_leaves_no_reference(bod
     ("body", "flaw", "named"),
     [
         (b"<html>", "", "not_json"),
-        (b'{"id"', "broken_off", "broken_off"),
         (b"", "too_large", "too_large"),
+        (b"\x1f\x8b", "encoded", "encoded"),
     ],
 )
 @pytest.mark.rule("TX-SETTLE-5")
@@ -130,6 +130,19 @@ def test_an_answer_that_cannot_be_read_is_an_effect_without_an_output(
     assert outcome == Applied(output=UnreadableAnswer(200, named, len(body)))
     stored = store_output(outcome.output, redact=None, fits=lambda _: True)
     assert (stored.output, stored.invalid) == (None, NOT_STORABLE)
+
+
+@pytest.mark.rule("TX-SETTLE-4")
+@pytest.mark.parametrize("status", [200, 202, 204, 302, 402, 409, 503])
+def test_an_answer_that_breaks_off_is_uncertain_whatever_its_status(status: int) -> None:
+    cut = _answer(status, b'{"id": "ch_1"', flaw="broken_off")
+    for effect in (execute(), execute(**UNCHECKED)):
+        outcome = _judge(cut, effect)
+        assert isinstance(outcome, Uncertain)
+        assert _error(outcome) == (
+            "connector.answer_lost",
+            {"status": status, "flaw": "broken_off"},
+        )
 
 
 @pytest.mark.parametrize(
