@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TextIO
 
 from amends.cli import exits
-from amends.cli.output import error_document, print_json, print_line
+from amends.cli.output import error_document, print_json, print_line, unwritten
 from amends.cli.paper import Paper
 from amends.contracts.errors import AmendsError
 from amends.contracts.json_types import JsonObject
@@ -40,13 +40,21 @@ def give(answer: Answer, stream: TextIO, *, as_json: bool, utc: bool, interrupte
     """
     try:
         _print(answer, stream, as_json=as_json, utc=utc, interrupted=interrupted)
+        stream.flush()
+    except BrokenPipeError:
+        raise
     except OSError as error:
         if error.errno == errno.EIO:
             raise BrokenPipeError from error
-        raise
+        _say_why(answer)
+        return unwritten(stream, error, answer.code)
+    _say_why(answer)
+    return answer.code
+
+
+def _say_why(answer: Answer) -> None:
     if answer.error is not None:
         print_line(answer.error)
-    return answer.code
 
 
 def _print(answer: Answer, stream: TextIO, *, as_json: bool, utc: bool, interrupted: bool) -> None:

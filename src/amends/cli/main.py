@@ -6,6 +6,7 @@ ends here, in one line that names its code, or, where it is a fault of ours, in 
 A command is a function in a module of its own, named in `_COMMANDS`; it may return an exit code.
 """
 
+import errno
 import os
 import signal
 import sys
@@ -18,10 +19,14 @@ from cyclopts import App, CycloptsError
 
 from amends.cli import exits
 from amends.cli.leaving import leave
-from amends.cli.output import JSON_FLAG, report
+from amends.cli.output import JSON_FLAG, report, silence, unwritten
 from amends.contracts.errors import AmendsError, Misuse, Unavailable
 
 _HELP: Final = "Actions that cannot be taken back: planned, approved, done once, accounted for."
+
+
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+"""What writing to a stream ends with, where no file has a name: what others write is coded."""
 
 
 class _Command(NamedTuple):
@@ -215,15 +220,22 @@ def main() -> NoReturn:
     for ending in (signal.SIGHUP, signal.SIGTERM):
         if signal.getsignal(ending) is signal.SIG_DFL:
             signal.signal(ending, _end)
+    _open_streams()
     try:
         code = run(sys.argv[1:])
         sys.stdout.flush()
     except BrokenPipeError:
         # Whoever read our output has left; what is still buffered has nowhere to go.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        silence(sys.stdout)
         code = exits.PIPE_CLOSED
     leave(code)
     sys.exit(code)
+
+
+def _open_streams() -> None:
+    """Give what was started without an output (`>&-`) one that goes nowhere."""
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115  # until the process ends
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
 
 
 def run(tokens: Sequence[str]) -> int:
@@ -248,7 +260,9 @@ def run(tokens: Sequence[str]) -> int:
     except exits.Ended as ended:
         report(_interrupted(), as_json=as_json)
         return exits.KILLED + ended.number
-    except Exception:
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno in _FULL and error.filename is None:
+            return unwritten(sys.stdout, error, exits.OK)
         traceback.print_exc()
         report(_fault(), as_json=as_json)
         return exits.FAILED

@@ -1,11 +1,15 @@
 """What people read: lines, columns and times, in colour on a terminal and plain in a pipe.
 
+A stream whose encoding lacks a character gets its marks in ASCII, each another, and all else as
+escapes, so that a yes does not look like a no and no id like another.
+
 Invariants: text that others wrote (providers, reasons, ids of old rows) passes the redactor, which
 also escapes control characters, so that nobody can write to the reader's terminal; no markup is
 read in it. Notes about what is going on never end a command: a terminal that is gone is passed
 over there, and only there.
 """
 
+import codecs
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
@@ -39,6 +43,22 @@ STYLES: Final = MappingProxyType(
 )
 
 
+_PLAIN: Final = "amends.plain"
+_IN_ASCII: Final = MappingProxyType({"✓": "+", "✗": "x", "…": "...", "–": "-", "█": "#", "░": "."})
+
+
+def _in_ascii(error: UnicodeError) -> tuple[str, int]:
+    """How the codecs write what an encoding lacks."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    lacking = error.object[error.start : error.end]
+    words = (_IN_ASCII.get(one) or ascii(one)[1:-1] for one in lacking)
+    return "".join(words), error.end
+
+
+codecs.register_error(_PLAIN, _in_ascii)
+
+
 def clean(text: object) -> str:
     """One line that is safe to show: without secrets, control characters escaped."""
     return _REDACTOR.text(str(text))
@@ -62,7 +82,7 @@ class Paper:
 
     def __init__(self, stream: TextIO, *, utc: bool = False) -> None:
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")
+            stream.reconfigure(errors=_PLAIN)
         self._console = _Console(file=stream, highlight=False, soft_wrap=True)
         self._utc = utc
 

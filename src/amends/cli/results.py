@@ -15,11 +15,12 @@ from amends.cli.answers import Answer
 from amends.cli.paper import Paper, clean, status
 from amends.cli.shown import Values
 from amends.cli.steps import Step, documents, next_steps
-from amends.contracts.codes import coded
+from amends.contracts.codes import CODES, coded
 from amends.contracts.documents import TransactionPlan
 from amends.contracts.enums import IN_FLIGHT, ResultStatus, Verdict, WireStatus
 from amends.contracts.errors import AmendsError, Conflict
 from amends.contracts.json_types import Json, JsonObject
+from amends.contracts.outcomes import ErrorInfo
 from amends.contracts.results import Result
 from amends.transactions.projection import CONTRADICTED
 
@@ -123,6 +124,16 @@ def _too_late(result: Result) -> AmendsError:
     )
 
 
+def _listed(details: Mapping[str, Json]) -> str:
+    """Details in one line: the provider's own code, its status, what it asks for."""
+    shown = (f"{name}={_word(one)}" for name, one in details.items())
+    return "  ".join(shown)
+
+
+def _word(value: Json) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
 def _where(result: Result) -> dict[str, Json]:
     return {
         "status": result.status.value,
@@ -189,8 +200,7 @@ class Results:
 
     def _troubles(self, paper: Paper, result: Result) -> None:
         if result.error is not None:
-            message = f"{result.error.code}  {result.error.message}".rstrip()
-            paper.field("error", (clean(message), "red"))
+            self._error(paper, result.error)
         if result.output_invalid is not None:
             paper.field("attention", (clean(result.output_invalid), "yellow"))
         if result.attention is not None:
@@ -201,6 +211,14 @@ class Results:
             paper.field("warning", (clean(warning), "yellow"))
         if result.replayed:
             paper.field("note", "This had been answered before; nothing was done for it now.")
+
+    def _error(self, paper: Paper, error: ErrorInfo) -> None:
+        """What was recorded of a failure; a code of ours without a text has one in the list."""
+        listed = CODES.get(error.code)
+        said = error.message or (listed.message if listed else "")
+        paper.field("error", (clean(f"{error.code}  {said}".rstrip()), "red"))
+        if error.details:
+            paper.field("", (clean(_listed(error.details)), "red"))
 
     def tell_steps(self, paper: Paper, result: Result) -> None:
         """What can be done next, as commands to type."""

@@ -191,6 +191,46 @@ def test_wrong_usage_with_json_is_one_document(capsys: pytest.CaptureFixture[str
     assert json.loads(capsys.readouterr().out)["error"]["code"] == "cli.usage"
 
 
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["policy", "check", "RULES"], 8),
+        (["policy", "check", "RULES", "--json"], 8),
+        (["check", "no-app", "--json"], 2),
+        (["--help"], 8),
+    ],
+)
+def test_an_answer_that_cannot_be_written_is_said_and_changes_no_verdict(
+    arguments: list[str], code: int, tmp_path: Path
+) -> None:
+    rules = tmp_path / "rules.yaml"
+    rules.write_text("version: 1\nrules:\n  - {id: all, match: {capability: \"*\"}, effect: allow}\n")
+    told = [str(rules) if one == "RULES" else one for one in arguments]
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "amends", *told],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=WAIT_S,
+            check=False,
+        )
+    assert ended.returncode == code
+    assert "[cli.answer_not_written]" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_a_closed_output_is_an_output_that_nobody_reads(closed: str) -> None:
+    ended = subprocess.run(
+        ["sh", "-c", f'"$0" -m amends --version {closed}', sys.executable],
+        capture_output=True,
+        timeout=WAIT_S,
+        check=False,
+    )
+    assert (ended.returncode, ended.stderr) == (0, b"")
+
+
 def test_a_reader_that_has_left_is_no_fault() -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "amends", "demo", "--json", "--no-such-option"],

@@ -360,11 +360,22 @@ def test_times_are_local_unless_asked_otherwise(monkeypatch: pytest.MonkeyPatch)
         time.tzset()
 
 
-def test_a_stream_that_lacks_our_marks_gets_question_marks() -> None:
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("✓ allow", b"+ allow\n"),
+        ("✗ deny", b"x deny\n"),
+        ("amends approve …", b"amends approve ...\n"),
+        ("für 日本", b"f\\xfcr \\u65e5\\u672c\n"),
+    ],
+)
+def test_a_stream_that_lacks_our_letters_still_tells_one_from_the_other(
+    text: str, written: bytes
+) -> None:
     raw = io.BytesIO()
     stream = io.TextIOWrapper(raw, encoding="ascii", write_through=True)
-    Paper(stream).line("✓ done")
-    assert raw.getvalue() == b"? done\n"
+    Paper(stream).line(text)
+    assert raw.getvalue() == written
 
 
 class Gone(io.StringIO):
@@ -417,6 +428,31 @@ async def test_a_wait_is_drawn_on_a_terminal_only_and_taken_away_again(
 
 
 # ── leaving ──────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (ErrorInfo(code="sla.timeout_exceeded"), "sla.timeout_exceeded  The provider did not"),
+        (ErrorInfo(code="card_declined"), "card_declined"),
+        (
+            ErrorInfo(
+                code="provider.failed",
+                message="The provider refused.",
+                details={"status": 402, "provider_code": "card\x1b[31m_declined", "again": False},
+            ),
+            "provider.failed  The provider refused.\n"
+            "              status=402  provider_code=card\\x1b[31m_declined  again=false",
+        ),
+    ],
+)
+def test_a_failure_is_shown_with_its_words_and_with_what_the_provider_said(
+    error: ErrorInfo, line: str
+) -> None:
+    stream = io.StringIO()
+    failed = replace(RESULT, status=WireStatus.FAILED, error=error)
+    Results(Values(Registry()), "").tell(Paper(stream), failed)
+    assert f"  error       {line}" in stream.getvalue()
 
 
 def test_a_process_leaves_at_once_only_where_a_handler_holds_it_back(

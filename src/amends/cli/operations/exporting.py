@@ -59,10 +59,7 @@ def export(
         counted = Counted(count_chosen(store, chosen), phase("Exporting"))
         lines = counted.of(bundle_of(store, chosen, given))
         if out is None:
-            sys.stdout.flush()
-            sys.stdout.buffer.writelines(lines)
-            sys.stdout.buffer.flush()
-            return 0
+            return _written(lines)
         write_bundle(out.absolute(), lines)
     told = counted.told()
     says = f"Written to {out}. Chains: {told['chains']}, receipts: {told['receipts']}."
@@ -71,6 +68,23 @@ def export(
         tell=lambda paper: paper.line(clean(says)),
     )
     return give(answer, sys.stdout, as_json=place.json, utc=False, interrupted=False)
+
+
+def _written(lines: "Iterator[bytes]") -> int:
+    """Write a bundle to standard output; the exit code."""
+    import sys
+
+    from amends.cli.output import unwritten
+
+    try:
+        sys.stdout.flush()
+        sys.stdout.buffer.writelines(lines)
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as failure:
+        return unwritten(sys.stdout, failure, 0)
+    return 0
 
 
 class Counted:
