@@ -234,8 +234,9 @@ def main() -> NoReturn:
 
 def _open_streams() -> None:
     """Give what was started without an output (`>&-`) one that goes nowhere."""
-    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115  # until the process ends
-    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
 
 
 def run(tokens: Sequence[str]) -> int:

@@ -151,12 +151,13 @@ def _restore_into(
     with fresh_beside(database) as staging, contextlib.ExitStack() as undo:
         copy_into(source, staging, phase("Copying"))
         lineage = renew_lineage(staging, system_clock())
-        if not key_path(database).exists():
+        own = _content_of(key_path(database))
+        if own is None:
             undo.callback(key_path(database).unlink, missing_ok=True)
         signer = _put_key(key, database)
         frozen = asyncio.run(_freeze(staging, signer, phase("Freezing")))
         make_plain(staging)
-        kept = _keep(database, held, phase)
+        kept = _keep(database, held, own, phase)
         if held is None:
             give_name(staging, database)
         else:
@@ -187,13 +188,21 @@ def _went_on(kept: Path | None, source: Path) -> tuple[BeyondIt, ...]:
         return survey.beyond(source)
 
 
-def _keep(database: Path, held: Held | None, phase: Phase) -> Path | None:
-    """Keep what stands there under a name of its own; an empty file is nothing to keep."""
+def _keep(database: Path, held: Held | None, own: bytes | None, phase: Phase) -> Path | None:
+    """Keep what stands there under a name of its own, with the key that signed in it, so that it
+    can be looked into; an empty file is nothing to keep.
+    """
     if held is None or held.is_empty:
         return None
     kept = _free_name(database, system_clock())
     held.keep_as(kept, phase("Keeping the store that was there"))
+    if own is not None:
+        _write_key(own, key_path(kept))
     return kept
+
+
+def _content_of(key: Path) -> bytes | None:
+    return key.read_bytes() if key.exists() else None
 
 
 def _free_name(database: Path, now: datetime) -> Path:
@@ -235,7 +244,11 @@ def _put_key(key: Path | None, database: Path) -> Ed25519Signer:
 
 def _copy_key(key: Path, target: Path) -> None:
     """Copy a key to a file that only its owner can read. Raises `Misuse`, `Corrupt`."""
-    content = key.read_bytes()
+    _write_key(key.read_bytes(), target)
+
+
+def _write_key(content: bytes, target: Path) -> None:
+    """Raises `Misuse` (`backup.target_exists`)."""
     try:
         handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:

@@ -1,7 +1,7 @@
 """A checkpoint of a store, made by hand. Writes nothing else, and carries nothing out.
 
-A store on a server is used from several machines, and its key has to be on each of them. Where it
-is missing none is made here: a checkpoint of another key would be none to all the others.
+Where the key is missing none is made here: a checkpoint of another key would be none to whoever
+knows the first. A store on a server needs its key on each of its machines.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ def make_checkpoint(store: Place) -> LogCheckpoint:
     """A checkpoint over everything that is in the log now; durable when it returns.
 
     Not to be called from an event loop. Raises as `Checkpointer.make`, what opening does,
-    and `Unavailable` (`key.missing`) for a server's store whose key is not on this machine.
+    and `Unavailable` (`key.missing`).
     """
     return asyncio.run(_make(store))
 

@@ -197,7 +197,7 @@ def _no_key(place: Place, path: Path) -> Check:
             says=f"{says} No program can use the store here once another one has signed for it.",
             todo="Copy it from a replica, or name the folder that has it in the URL: folder=.",
         )
-    todo = "Put it back from a backup. A new one cannot sign for the old one."
+    todo = "Put it back from a backup. If it is lost for good: amends keys add."
     return Check(name="key", level=Level.FAULT, says=says, todo=todo)
 
 

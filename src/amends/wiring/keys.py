@@ -6,7 +6,8 @@ them can sign and knows every key that signed. It is a JWK Set with mode 0600; a
 version, 64 hex digits, is read too. A private key that is out of use is gone with the rename.
 
 Many processes may open a new store at once; the first to link its key wins, and all of them use
-that one. Those that are running notice a rotation at their next signature.
+that one. Those that are running notice a rotation at their next signature. A store that has
+receipts and no key gets another only from `add_keys`.
 
 Deliberately not here: when to rotate, which is for people.
 """

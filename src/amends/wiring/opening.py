@@ -29,6 +29,7 @@ from amends.wiring.drivers import open_place
 from amends.wiring.identifiers import Identifiers, new_owner
 from amends.wiring.keys import FileSigner, StoreSigner, ephemeral_key, key_path
 from amends.wiring.places import OnServer, beside_of, is_on_a_server
+from amends.wiring.shared_keys import AbsentSigner, appointed, is_here, missing
 from amends.wiring.spill import FileSpill, spill_path
 
 
@@ -162,7 +163,7 @@ def policy_of(settings: Settings) -> Policy:
 async def open_store(url: str, *, looks: bool = False) -> tuple[Store, StoreSigner]:
     """The store of a URL and the key that signs its receipts.
 
-    Who only `looks` needs no key of a store on a server. Raises as `database_of`, and more.
+    Who only `looks` needs no key. Raises as `database_of`, `Unavailable` (`key.missing`), and more.
     """
     beside = beside_of(url)
     if beside is None:
@@ -170,21 +171,30 @@ async def open_store(url: str, *, looks: bool = False) -> tuple[Store, StoreSign
     on_server = is_on_a_server(url)
     store = await open_place(OnServer(url) if on_server else beside)
     try:
-        path = key_path(beside)
-        return store, await _shared(store, path, looks) if on_server else FileSigner(path)
+        signer_of = _shared if on_server else _own
+        try:
+            return store, await signer_of(store, key_path(beside))
+        except Unavailable as error:
+            if not looks or error.code != "key.missing":
+                raise
+            return store, AbsentSigner(error)
     except AmendsError:
         await store.close()
         raise
 
 
-async def _shared(store: Store, path: Path, looks: bool) -> StoreSigner:
+async def _shared(store: Store, path: Path) -> StoreSigner:
     from amends.stores.postgres.store import PostgresStore
-    from amends.wiring.shared_keys import AbsentSigner, appointed
 
     assert isinstance(store, PostgresStore)
-    try:
-        return await appointed(store, path)
-    except Unavailable as error:
-        if not looks or error.code != "key.missing":
-            raise
-        return AbsentSigner(error)
+    return await appointed(store, path)
+
+
+async def _own(store: Store, path: Path) -> StoreSigner:
+    """The key beside a file, made for a store without receipts only.
+
+    A key is there before the first receipt, so who finds receipts and still no key has lost it.
+    """
+    if not is_here(path) and await store.feed(limit=1) and not is_here(path):
+        raise missing(path)
+    return FileSigner(path)

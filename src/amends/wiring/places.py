@@ -8,6 +8,7 @@ else in the working directory.
 """
 
 import re
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, TypeAlias
 from urllib.parse import parse_qs, urlsplit
@@ -19,6 +20,7 @@ from amends.contracts.errors import Misuse, Unavailable
 SQLITE: Final = "sqlite:///"
 MEMORY: Final = "memory:"
 SERVERS: Final = ("postgresql://", "postgres://")
+DRIVER: Final = "asyncpg"
 
 
 def database_of(url: str) -> Path | None:
@@ -72,9 +74,20 @@ def existing_database(url: str) -> Path:
 
 
 class OnServer(msgspec.Struct, frozen=True):
-    """A store that is a database on a server. The URL may hold a password and is never shown."""
+    """A store that is a database on a server. The URL may hold a password and is never shown.
+
+    There is none without what speaks with it: raises `Misuse` (`store.driver_missing`).
+    """
 
     url: str
+
+    def __post_init__(self) -> None:
+        if find_spec(DRIVER) is None:
+            raise Misuse(
+                "store.driver_missing",
+                "What speaks with PostgreSQL is not installed.",
+                next_step="Install it with pip install 'amends[postgres]'.",
+            )
 
 
 Place: TypeAlias = Path | OnServer
@@ -89,7 +102,7 @@ def url_of(place: Place) -> str:
 def existing_place(url: str) -> Place:
     """Where a store is that is there already; whether a server has it shows when it is asked.
 
-    Raises as `existing_database`, and as `open_postgres` for a server without one.
+    Raises as `existing_database` and `OnServer`, and as `open_postgres` for a server without one.
     """
     return OnServer(url) if is_on_a_server(url) else existing_database(url)
 

@@ -57,7 +57,7 @@ async def appointed(store: "PostgresStore", path: Path) -> FileSigner:
     (`key.missing`) where this machine lacks the key that signs for the store, and as `FileSigner`.
     """
     said = await store.signer()
-    if not _is_here(path) and (said or await _first_signer(store)) is not None:
+    if not is_here(path) and (said or await _first_signer(store)) is not None:
         raise missing(path)
     signer = FileSigner(path)
     while True:
@@ -72,7 +72,8 @@ async def appointed(store: "PostgresStore", path: Path) -> FileSigner:
         said = await store.signer()
 
 
-def _is_here(path: Path) -> bool:
+def is_here(path: Path) -> bool:
+    """Whether a key file is where it has to be."""
     return path.exists()
 
 
@@ -106,11 +107,12 @@ async def _appoint(place: OnServer) -> None:
 
 
 def missing(path: Path) -> Unavailable:
-    """What a machine gets that lacks the key of a store that others use as well."""
+    """What whoever opens a store gets where the key that signed in it is not."""
     return Unavailable(
         "key.missing",
-        "The key that signs for this store is not on this machine, so nothing is done here.",
+        f"The key file {path.name}, which signs for this store, is not here, so nothing is done.",
         details={"file": path.name},
-        next_step="Copy the key file from a replica into the folder that the store URL names"
-        " (folder=). Where it is lost, amends keys add begins a new one that follows the old keys.",
+        next_step="Put it back from a backup; for a store on a server copy it from a replica into"
+        " the folder that the store URL names (folder=). Where it is lost, amends keys add begins"
+        " a new one that follows the old keys.",
     )

@@ -204,7 +204,7 @@ def test_an_answer_that_cannot_be_written_is_said_and_changes_no_verdict(
     arguments: list[str], code: int, tmp_path: Path
 ) -> None:
     rules = tmp_path / "rules.yaml"
-    rules.write_text("version: 1\nrules:\n  - {id: all, match: {capability: \"*\"}, effect: allow}\n")
+    rules.write_text('version: 1\nrules:\n  - {id: all, match: {capability: "*"}, effect: allow}\n')
     told = [str(rules) if one == "RULES" else one for one in arguments]
     with Path("/dev/full").open("w") as full:
         ended = subprocess.run(

@@ -14,6 +14,9 @@ from amends.receipts.bundle import SealFault
 from amends.receipts.checkpoint import LogFault
 from amends.receipts.verify import FaultCode
 from amends.stores.sqlite.migrations import MIGRATIONS
+from amends.wiring import places
+from amends.wiring.keys import key_path
+from tests.unit.cli import shop
 from tests.unit.cli.shell import Said, Shell
 
 LIVE: Final = ("verify", "--store")
@@ -371,3 +374,73 @@ def test_long_work_shows_a_bar_on_a_terminal_and_nothing_elsewhere(
         told(2, 2)
     monkeypatch.setenv("FORCE_COLOR", "1")
     assert "Copying" in filled("backup", "b.db").err
+
+
+@pytest.mark.parametrize(
+    "tokens",
+    [
+        ("tx", "list"),
+        ("plan", "payments.charge", "--input", '{"amount": 5}'),
+        ("verify",),
+        ("export", "--all"),
+        ("doctor",),
+        ("migrate",),
+        ("restore", "--yes"),
+        ("keys", "list"),
+        ("checkpoint",),
+        ("prove", "t1"),
+    ],
+    ids=lambda tokens: tokens[0],
+)
+def test_a_server_without_its_driver_is_a_missing_extra_and_no_fault_of_ours(
+    shell: Shell, tokens: tuple[str, ...]
+) -> None:
+    shell.monkeypatch.setattr(places, "DRIVER", "no_such_driver_of_ours")
+    said = shell(*tokens, "--store", "postgresql://127.0.0.1:1/none")
+    assert (said.code, said.out) == (2, "")
+    assert said.err.endswith(
+        "[store.driver_missing] What speaks with PostgreSQL is not installed. "
+        "Install it with pip install 'amends[postgres]'.\n"
+    )
+
+
+# ── a key that is lost ───────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    "tokens",
+    [
+        ("execute", "payments.charge", "--input", '{"amount": 5}', "--yes"),
+        ("cancel", "txn_plan", "--yes"),
+        ("checkpoint",),
+        ("keys", "rotate"),
+    ],
+    ids=" ".join,
+)
+def test_a_store_that_has_lost_its_key_gets_no_other_one_by_itself(
+    filled: Shell, tokens: tuple[str, ...]
+) -> None:
+    key = key_path(filled.database)
+    kept = key.read_bytes()
+    key.unlink()
+    said = filled.json(*tokens)
+    assert (said.code, said.error) == (8, "key.missing")
+    assert filled.json("tx", "list").code == exits.OK
+    assert not key.exists()
+    key.write_bytes(kept)
+    assert live(filled).code == exits.OK
+    assert len(shop.books()) == 2
+
+
+@pytest.mark.parametrize(("old", "before"), [((), 28), (("old.json",), exits.OK)])
+def test_a_new_key_is_made_when_that_is_asked_for_and_follows_the_old_ones_that_are_given(
+    filled: Shell, old: tuple[str, ...], before: int
+) -> None:
+    filled.json("keys", "export", "--out", "old.json")
+    key_path(filled.database).unlink()
+    keys = filled.json("keys", "add", *old).data["keys"]
+    assert len(keys) == 1 + len(old)
+    assert filled.done("txn_after").code == exits.OK
+    assert live(filled, "txn_after").code == exits.OK
+    assert live(filled, "txn_done").code == before
+    assert live(filled, "txn_done", "--keys", "old.json").code == exits.OK

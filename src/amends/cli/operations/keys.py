@@ -22,7 +22,8 @@ _ADD: Final = (
     "Take public keys into the ring of this machine.\n\n"
     "The file is one that amends keys export wrote. Where this machine has no key, one is made "
     "that follows the given ones, and for a store on a server it is the one that all replicas "
-    "have to sign with: for the case that the key file is lost."
+    "have to sign with: for the case that the key file is lost. Without a file, for when nobody "
+    "has the old public keys, what was signed before is not verified any more."
 )
 _ROTATE: Final = (
     "Sign with a new key from now on.\n\n"

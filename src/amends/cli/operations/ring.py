@@ -23,12 +23,15 @@ def list_keys(*, place: Place = HERE) -> int:
 
 
 def add(
-    file: Annotated[Path, Parameter(help="A JWK Set, as amends keys export writes it.")],
+    file: Annotated[
+        Path | None, Parameter(help="A JWK Set, as amends keys export writes it.")
+    ] = None,
     /,
     *,
     place: Place = HERE,
 ) -> int:
     """Take public keys into the ring of this machine."""
+    from amends.receipts.signing import KeyRing
     from amends.stores.rows import system_clock
     from amends.wiring.auditing import given_keys
     from amends.wiring.keys import add_keys, key_path
@@ -36,7 +39,8 @@ def add(
     from amends.wiring.shared_keys import appoint
 
     store = existing_place(place.store)
-    keys = add_keys(key_path(beside(store)), given_keys(file), system_clock())
+    given = KeyRing(()) if file is None else given_keys(file)
+    keys = add_keys(key_path(beside(store)), given, system_clock())
     appoint(store)
     return _told(keys.ring, place, changed=True)
 
