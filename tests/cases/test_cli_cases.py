@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import apsw
 import pytest
 
-from amends.cli import exits
+from amends.cli import exits, main
 from tests.acceptance.terminals import WAIT_S, Running, Shop
 from tests.unit.cli import shop
 from tests.unit.cli.shell import SHOP, Said, Shell
@@ -213,7 +213,24 @@ VERBS: Final = {
     "compensate": ("compensate", "no-such", "--yes"),
     "cancel": ("cancel", "no-such", "--yes"),
     "withdraw": ("withdraw", "no-such", "--yes"),
+    "rule": ("rule", "no-such", "r", "--yes"),
+    "hold": ("hold", "place", "no-such", "--reason", "r"),
 }
+OVER_FILES: Final = {
+    "export": ("export", "no-such", "--out", "new.jsonl"),
+    "verify": ("verify", "no-such"),
+    "backup": ("backup", "copy.db"),
+    "restore": ("restore", "no-such.db", "--yes"),
+    "doctor": ("doctor",),
+    "migrate": ("migrate",),
+    "keys": ("keys", "list"),
+    "checkpoint": ("checkpoint",),
+    "prove": ("prove", "no-such"),
+    "retention": ("retention", "run", "--dry-run"),
+    "delegations": ("delegations",),
+}
+ELSEWHERE: Final = frozenset("demo notify delegate check policy worker".split())
+"""Without a store, or of workers; each is shown beside its command."""
 FINDS_ALL_THE_SAME: Final = {"tx list", "commit --all"}
 
 
@@ -242,6 +259,30 @@ def test_every_verb_says_in_one_document_why_it_did_not_work(shell: Shell, verb:
         assert unknown_id.error.endswith("_found")
     assert shell.json("tx", "list").data == before
     assert shop.books() == []
+
+
+@pytest.mark.case("CLI-02")
+@pytest.mark.parametrize("verb", OVER_FILES)
+def test_every_verb_over_a_store_says_so_too(shell: Shell, verb: str) -> None:
+    tokens = OVER_FILES[verb]
+    shell.planned("there")
+    assert is_one_document(shell.json(*tokens, "--no-such-option"), 2)
+    if verb != "export":  # which takes any number of transactions
+        assert is_one_document(shell.json(*tokens, "stray", "stray"), 2)
+    nowhere = ("--store", "sqlite:////no/such/folder/amends.db")
+    if verb == "verify":
+        tokens = ("verify",)
+    assert is_one_document(shell.json(*tokens, *nowhere), 8)
+    if verb in ("export", "prove"):
+        unknown_id = shell.json(*tokens)
+        assert is_one_document(unknown_id, 3)
+        assert unknown_id.error.endswith("_found")
+    assert not list(shell.folder.glob("new.jsonl"))
+
+
+def test_no_verb_is_forgotten() -> None:
+    told = {tokens[0] for tokens in (*VERBS.values(), *OVER_FILES.values())}
+    assert told | ELSEWHERE == set(main._COMMANDS)
 
 
 @pytest.mark.case("CLI-02")
@@ -326,6 +367,7 @@ def said_about_secrets(shell: Shell) -> list[Said]:
             shell("execute", "parcels.send", *secret, "--yes", "--approval", *form),
             shell("approvals", *form),
         ]
+        said += approved_with_secret_words(shell, name, form)
         for trouble in ("break", "refuse"):
             hidden = json.dumps(HIDDEN | {"address": trouble})
             said.append(shell("execute", "parcels.send", "--input", hidden, "--yes", *form))
@@ -340,6 +382,26 @@ def said_about_secrets(shell: Shell) -> list[Said]:
     return said
 
 
+def approved_with_secret_words(shell: Shell, name: str, form: tuple[str, ...]) -> list[Said]:
+    """An approval whose reason quotes the secret, then everything that looks at a whole store."""
+    as_bob = ("--principals", str(shell.principals), "--as", "bob")
+    secret = ("--input", json.dumps(HIDDEN), "--approval", "--transaction-id", f"asked-{name}")
+    waits = shell.json("execute", "parcels.send", *secret, "--yes")
+    asked = waits.json["data"]["approval_id"]
+    words = f"{CANARY} has called"
+    out = shell.folder / f"{name}.jsonl"
+    return [
+        waits,
+        shell("approve", asked, "--reason", words, *as_bob, *form),
+        shell("approvals", asked, *form),
+        shell("tx", "show", f"asked-{name}", *form),
+        shell("export", "--all", "--out", str(out), *form),
+        shell("verify", str(out), *form),
+        shell("doctor", *form),
+        shell("backup", str(shell.folder / f"amends.db.{name}"), *form),
+    ]
+
+
 @pytest.mark.case("SEC-01")
 def test_a_secret_comes_out_nowhere_and_its_plan_can_be_committed(
     shell: Shell, caplog: pytest.LogCaptureFixture
@@ -350,7 +412,7 @@ def test_a_secret_comes_out_nowhere_and_its_plan_can_be_committed(
     assert committed
     assert "act" in committed[0].out
     everything = "\n".join(one.out + one.err for one in said) + caplog.text
-    stored = b"".join(path.read_bytes() for path in shell.folder.glob("amends.db*"))
+    stored = b"".join(path.read_bytes() for path in shell.folder.iterdir() if path.is_file())
     for secret in (CANARY, ENCODED):
         assert secret not in everything
         assert secret.encode() not in stored

@@ -491,7 +491,7 @@ def _ours(**changes: Json) -> Json:
     return {"id": "ch_1", **ORDER, "metadata": {"key": "of another"}, **changes}
 
 
-NOT_FOUND_YET = "transaction.provider_answer_invalid"
+NOT_FOUND_YET = "transaction.absence_not_proven"
 UNREADABLE = "connector.lookup_unreadable"
 BY_TOKEN = execute(lookup=changed(LOOKUP, by_key=TOKENS))
 

@@ -106,9 +106,9 @@ def _loaded(place: str) -> object:
             found = getattr(found, name)
     except AmendsError:
         raise
-    except (Exception, SystemExit):
+    except (Exception, SystemExit) as error:
         traceback.print_exc()
-        raise _failed("The app could not be imported.") from None
+        raise _failed("The app could not be imported.", error) from None
     return found
 
 
@@ -120,9 +120,9 @@ def _called(found: object) -> object:
         made: object = found()
     except AmendsError:
         raise
-    except (Exception, SystemExit):
+    except (Exception, SystemExit) as error:
         traceback.print_exc()
-        raise _failed("The function that makes the app failed.") from None
+        raise _failed("The function that makes the app failed.", error) from None
     return made
 
 
@@ -136,8 +136,14 @@ def _is_registrable(one: object) -> TypeGuard[Registrable]:
             return False
 
 
-def _failed(message: str) -> Misuse:
-    return Misuse("cli.app_failed", message, next_step="The traceback above says where.")
+def _failed(message: str, error: BaseException) -> Misuse:
+    """The kind of error stands in the one document, its words only in the traceback."""
+    return Misuse(
+        "cli.app_failed",
+        message,
+        details={"exception": type(error).__name__},
+        next_step="The traceback above says where.",
+    )
 
 
 def _invalid(message: str) -> Misuse:

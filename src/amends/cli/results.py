@@ -17,7 +17,7 @@ from amends.cli.shown import Values
 from amends.cli.steps import Step, documents, next_steps
 from amends.contracts.codes import CODES, coded
 from amends.contracts.documents import TransactionPlan
-from amends.contracts.enums import IN_FLIGHT, ResultStatus, Verdict, WireStatus
+from amends.contracts.enums import IN_FLIGHT, Mode, ResultStatus, Verdict, WireStatus
 from amends.contracts.errors import AmendsError, Conflict
 from amends.contracts.json_types import Json, JsonObject
 from amends.contracts.outcomes import ErrorInfo
@@ -65,6 +65,9 @@ class Wanted(Enum):
     CANCELLATION = "an action that was stopped in time"
     ANYTHING = "whatever it is"
 
+
+_OF_MODE: Final = MappingProxyType({"reconcile": Mode.RECONCILE, "compensate": Mode.COMPENSATE})
+"""Steps that only some capabilities admit."""
 
 _CONTRADICTED: Final = "Later evidence speaks against what is recorded. An operator has to rule."
 
@@ -150,8 +153,13 @@ class Results:
         self._again = again
 
     def steps(self, result: Result) -> tuple[Step, ...]:
-        """What can be done about a result now, as commands to type."""
-        return next_steps(result, self._again)
+        """What can be done about a result now, as commands to type that its capability admits."""
+        return tuple(
+            step
+            for step in next_steps(result, self._again)
+            if step.call not in _OF_MODE
+            or self.values.admits(result.capability_id, _OF_MODE[step.call])
+        )
 
     def answer(self, result: Result, wanted: Wanted, plan: TransactionPlan | None = None) -> Answer:
         """The answer of a command that came to this result."""

@@ -10,11 +10,13 @@ from typing import Final
 import msgspec
 
 from amends.contracts.documents import TransactionPlan
+from amends.contracts.enums import Mode
 from amends.contracts.errors import Refused
 from amends.contracts.ids import CapabilityId
 from amends.contracts.json_types import Json, JsonText
 from amends.contracts.redaction import Redactor
 from amends.runtime.registry import Registry
+from amends.transactions.registration import supported_modes
 
 NOT_SHOWN: Final = "[not shown: name the app that declares it with --app]"
 
@@ -24,6 +26,11 @@ class Values:
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
+
+    def admits(self, capability_id: CapabilityId, mode: Mode) -> bool:
+        """Whether a capability can be asked for this at all; yes, where it is not at hand."""
+        registered = self._registry.find(capability_id)
+        return registered is None or mode in supported_modes(registered.capability)
 
     def show(
         self,

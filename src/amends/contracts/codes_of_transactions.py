@@ -136,6 +136,11 @@ TRANSACTION_CODES: Final[Mapping[str, Code]] = MappingProxyType(
         "transaction.provider_answer_invalid": Code(
             OutcomeUnknown, "The connector's answer says nothing certain.", RECONCILE
         ),
+        "transaction.absence_not_proven": Code(
+            OutcomeUnknown,
+            "The look-up does not find the effect, which alone is no proof that it never happens.",
+            "Do not repeat it. Look again later, or have an operator settle it who knows better.",
+        ),
         "transaction.attempt_abandoned": Code(
             OutcomeUnknown, "The attempt's lease ran out without an answer.", RECONCILE
         ),

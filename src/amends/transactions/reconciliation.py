@@ -33,7 +33,13 @@ from amends.transactions.contradictions import (
     late_verdict,
     sole_attempt_tells,
 )
-from amends.transactions.readings import Certainty, Reading, bounded_delay, read_outcome
+from amends.transactions.readings import (
+    Certainty,
+    Reading,
+    bounded_delay,
+    not_known,
+    read_outcome,
+)
 from amends.transactions.settlement import (
     Settled,
     StoredOutput,
@@ -215,8 +221,9 @@ def settle_reconciliation(
     Late answers that came during the look-up are examined here (TX-SETTLE-6).
     """
     reading = refuse_second_operation(record, read_outcome(answered.outcome))
-    if isinstance(answered.outcome, NotFound) and answered.outcome.voided and not answered.redrive:
-        record = replace(record, voided=True)
+    if isinstance(answered.outcome, NotFound) and not answered.redrive:
+        reading = replace(reading, error=not_known("transaction.absence_not_proven"))
+        record = replace(record, voided=True) if answered.outcome.voided else record
     verdict = _verdict(record, reading, answered, capability)
     if verdict is None:
         return _keep_open(record, reading, answered, capability.recovery)

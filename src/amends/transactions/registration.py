@@ -44,7 +44,8 @@ class Demand(NamedTuple):
     holds: Callable[[Capability], bool]
 
 
-def _modes(capability: Capability) -> tuple[Mode, ...]:
+def supported_modes(capability: Capability) -> tuple[Mode, ...]:
+    """What a capability can be asked for; only to execute, unless it declares more."""
     return capability.transaction.supported_modes if capability.transaction else (Mode.EXECUTE,)
 
 
@@ -53,7 +54,7 @@ def _has(capability: Capability, handler: Handler) -> bool:
 
 
 def _effect_handler(capability: Capability) -> bool:
-    wanted = {Mode.EXECUTE, Mode.COMMIT} & set(_modes(capability))
+    wanted = {Mode.EXECUTE, Mode.COMMIT} & set(supported_modes(capability))
     return not wanted or _has(capability, Handler.EXECUTE)
 
 
@@ -74,7 +75,7 @@ def _compensation_way(capability: Capability) -> bool:
 
 
 def _reconcile_way(capability: Capability) -> bool:
-    if Mode.RECONCILE not in _modes(capability):
+    if Mode.RECONCILE not in supported_modes(capability):
         return True
     window = capability.execution.provider_dedup_window_ms
     return _has(capability, Handler.RECONCILE) or window is not None
@@ -82,7 +83,7 @@ def _reconcile_way(capability: Capability) -> bool:
 
 def _compensate_mode_fits(capability: Capability) -> bool:
     declared = capability.compensation.mode in COMPENSABLE
-    return (Mode.COMPENSATE in _modes(capability)) == declared
+    return (Mode.COMPENSATE in supported_modes(capability)) == declared
 
 
 def _plan_before_commit(capability: Capability) -> bool:
@@ -124,8 +125,12 @@ DEMANDS: Final[tuple[Demand, ...]] = (
         "a capability that does more than read needs a transaction contract",
         lambda c: c.reads_only or c.transaction is not None,
     ),
-    Demand("modes_missing", "no mode is supported", lambda c: bool(_modes(c))),
-    Demand("mode_twice", "a mode is listed twice", lambda c: len(set(_modes(c))) == len(_modes(c))),
+    Demand("modes_missing", "no mode is supported", lambda c: bool(supported_modes(c))),
+    Demand(
+        "mode_twice",
+        "a mode is listed twice",
+        lambda c: len(set(supported_modes(c))) == len(supported_modes(c)),
+    ),
     Demand("side_effects_missing", "no side effect is declared", lambda c: bool(c.side_effects)),
     Demand("execute_missing", "execute or commit without an execute handler", _effect_handler),
     Demand("preview_missing", "this fidelity needs a preview handler", _preview_handler),
@@ -197,7 +202,7 @@ DEMANDS: Final[tuple[Demand, ...]] = (
         "rollback_declared",
         "rollback_not_supported is declared by its compensation mode",
         lambda c: (
-            Mode.ROLLBACK_NOT_SUPPORTED not in _modes(c)
+            Mode.ROLLBACK_NOT_SUPPORTED not in supported_modes(c)
             or c.compensation.mode is CompensationMode.ROLLBACK_NOT_SUPPORTED
         ),
     ),

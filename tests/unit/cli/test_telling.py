@@ -5,7 +5,7 @@ import io
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from msgspec.structs import replace
@@ -58,6 +58,7 @@ from amends.runtime.reading import View
 from amends.runtime.registry import Registry
 from amends.testing.builders import approval_request
 from amends.transactions.projection import NEXT_STEPS
+from tests.unit.cli import shop
 
 NOW: Final = datetime(2030, 5, 6, 12, 0, tzinfo=UTC)
 OWNER: Final = PrincipalRef(PrincipalId("alice"), PrincipalKind.USER)
@@ -428,6 +429,29 @@ async def test_a_wait_is_drawn_on_a_terminal_only_and_taken_away_again(
 
 
 # ── leaving ──────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("served", "status", "calls"),
+    [
+        (shop.charge, WireStatus.OUTCOME_UNKNOWN, ["reconcile", "settle"]),
+        (shop.label, WireStatus.OUTCOME_UNKNOWN, ["settle"]),
+        (shop.charge, WireStatus.COMMITTED, ["compensate"]),
+        (shop.label, WireStatus.COMMITTED, []),
+        (shop.label, WireStatus.COMMITTING, ["watch"]),
+        (None, WireStatus.OUTCOME_UNKNOWN, ["reconcile", "settle"]),
+    ],
+)
+def test_nobody_is_told_to_type_what_the_capability_does_not_admit(
+    served: Any, status: WireStatus, calls: list[str]
+) -> None:
+    registry = Registry()
+    for one in (shop.charge, shop.label):
+        if served is not None:
+            registry.register(*one.build())
+    named = CapabilityId("unknown.here") if served is None else served.build()[0].id
+    result = replace(RESULT, status=status, capability_id=named, next=NEXT_STEPS.get(status, ()))
+    assert [one.call for one in Results(Values(registry), "").steps(result)] == calls
 
 
 @pytest.mark.parametrize(

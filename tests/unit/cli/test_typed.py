@@ -189,6 +189,8 @@ def test_an_app_that_cannot_be_used_is_refused_and_its_author_sees_why(
     assert (said.code, said.error) == (2, code)
     assert shows in said.err
     assert ("Traceback" in said.err) == bool(shows)
+    named = said.json["error"]["details"].get("exception", "")
+    assert shows.partition(":")[0] == named
 
 
 def test_a_module_that_refuses_while_it_is_imported_is_heard(
