@@ -76,7 +76,8 @@ class Logbook(Protocol):
     ) -> tuple[ChainName, ...]:
         """The chains with a step at or after `since` and before `until`, by whole milliseconds.
 
-        A chain with a receipt that cannot be read is among them: nobody can tell of when it is.
+        A chain with a receipt that stands near them and cannot be read is among them: nobody can
+        tell of when it is.
         """
         ...
 

@@ -88,7 +88,7 @@ def test_what_has_a_step_in_a_time_can_be_exported(store: Path) -> None:
     assert names(store, Chosen(since=third, tenant=TenantId("elsewhere"))) == set()
     change(store, "UPDATE receipts SET body = '{' WHERE chain LIKE '%done' AND number = 2")
     with refused_with("store.receipt_corrupt"):
-        names(store, Chosen(since=third))
+        names(store, Chosen(since=third - timedelta(days=1)))
 
 
 @pytest.mark.parametrize(("tenant", "id_"), [(TENANT, "txn_none"), ("elsewhere", "txn_done")])

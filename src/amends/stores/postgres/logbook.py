@@ -10,14 +10,13 @@ Deliberately not here: what follows from an answer.
 
 from collections.abc import Callable, Iterator
 from datetime import datetime
+from functools import partial
 from typing import Any, Final, TypeAlias
-
-import msgspec
 
 from amends.contracts.documents import LogCheckpoint
 from amends.contracts.ids import TenantId
-from amends.stores.rows import to_micros
 from amends.stores.surveys import ChainName, Logged, Surveyed, own_checkpoints
+from amends.stores.windows import chains_within
 
 _LOG: Final = (
     "SELECT position, hash FROM amends.receipts"
@@ -28,7 +27,7 @@ _BODIES: Final = (
     "SELECT position, tenant, chain, textsend(body) FROM amends.receipts"
     " WHERE position > $1 AND ($2 = '' OR tenant = $2) ORDER BY position LIMIT $3"
 )
-_BODIES_AT_ONCE: Final = 500
+_LAST: Final = "SELECT coalesce(max(position), 0) FROM amends.receipts"
 _POSITIONS: Final = (
     "SELECT number, position FROM amends.receipts"
     " WHERE tenant = $1 AND chain = $2 AND position <= $3"
@@ -38,16 +37,6 @@ _BEGAN: Final = "SELECT created_at FROM amends.transactions ORDER BY seq LIMIT 1
 
 Ask: TypeAlias = Callable[..., list[Any]]
 """One question in SQL with its values, read to its end."""
-
-
-class _Step(msgspec.Struct):
-    at: datetime
-
-
-class _Dated(msgspec.Struct):
-    """A receipt, of which only the time is of interest."""
-
-    step: _Step
 
 
 class DatabaseLogbook:
@@ -92,25 +81,10 @@ class DatabaseLogbook:
     def chains_within(
         self, tenant: TenantId | None, since: datetime | None, until: datetime | None
     ) -> tuple[ChainName, ...]:
-        """See `Logbook.chains_within`. Every receipt is read: servers tell of no bad JSON."""
-        low, high = [None if one is None else to_micros(one) // 1000 for one in (since, until)]
-        found: set[ChainName] = set()
-        after = 0
-        while rows := self._ask(_BODIES, after, tenant or "", _BODIES_AT_ONCE):
-            for after, owner, chain, body in rows:  # noqa: B007  # the last one is where to go on
-                at = _milliseconds(body)
-                if at is None or ((low is None or at >= low) and (high is None or at < high)):
-                    found.add(ChainName(TenantId(owner), chain))
-        return tuple(sorted(found))
+        """See `Logbook.chains_within`."""
+        [(end,)] = self._ask(_LAST)
+        return chains_within(partial(self._ask, _BODIES), end, tenant, since, until)
 
     def checkpoints(self) -> tuple[LogCheckpoint, ...]:
         """See `Logbook.checkpoints`."""
         return self._checkpoints
-
-
-def _milliseconds(body: bytes) -> int | None:
-    """Of when a receipt is; none where that cannot be read."""
-    try:
-        return to_micros(msgspec.json.decode(body, type=_Dated).step.at) // 1000
-    except (msgspec.MsgspecError, ValueError):
-        return None

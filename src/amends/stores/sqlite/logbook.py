@@ -6,13 +6,15 @@ Deliberately not here: what follows from an answer.
 
 from collections.abc import Callable, Iterator
 from datetime import datetime
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 from amends.contracts.documents import LogCheckpoint
 from amends.contracts.ids import TenantId
-from amends.stores.rows import from_micros, to_micros
+from amends.stores.rows import from_micros
 from amends.stores.shapes import shape_of
 from amends.stores.surveys import ChainName, Logged, Surveyed, own_checkpoints
+from amends.stores.windows import chains_within
 
 _LOG: Final = "SELECT position, hash FROM receipts WHERE position > ? ORDER BY position LIMIT ?"
 _AT_ONCE: Final = 500
@@ -20,12 +22,10 @@ _POSITIONS: Final = "SELECT number, position FROM receipts WHERE tenant = ? AND 
 _COUNT: Final = "SELECT count(*) FROM receipts"
 _BEGAN: Final = "SELECT created_at FROM transactions ORDER BY seq LIMIT 1"
 _TABLE: Final = "SELECT count(*) FROM sqlite_schema WHERE name = ?"
-_WITHIN: Final = (
-    "SELECT DISTINCT tenant, chain FROM receipts WHERE (?1 IS NULL OR tenant = ?1)"
-    " AND CASE WHEN json_valid(body) THEN"
-    " (?2 IS NULL OR unixepoch(json_extract(body, '$.step.at'), 'subsec') >= ?2)"
-    " AND (?3 IS NULL OR unixepoch(json_extract(body, '$.step.at'), 'subsec') < ?3)"
-    " ELSE 1 END ORDER BY tenant, chain"
+_LAST: Final = "SELECT coalesce(max(position), 0) FROM receipts"
+_BODIES: Final = (
+    "SELECT position, tenant, chain, CAST(body AS BLOB) FROM receipts"
+    " WHERE position > ?1 AND (?2 = '' OR tenant = ?2) ORDER BY position LIMIT ?3"
 )
 
 Ask: TypeAlias = Callable[..., list[tuple[Any, ...]]]
@@ -70,9 +70,8 @@ class FileLogbook:
         self, tenant: TenantId | None, since: datetime | None, until: datetime | None
     ) -> tuple[ChainName, ...]:
         """See `Logbook.chains_within`."""
-        bounds = [None if one is None else to_micros(one) // 1000 / 1000 for one in (since, until)]
-        found = self._ask(_WITHIN, tenant, *bounds)
-        return tuple([ChainName(TenantId(owner), chain) for owner, chain in found])
+        [(end,)] = self._ask(_LAST)
+        return chains_within(partial(self._ask, _BODIES), end, tenant, since, until)
 
     def checkpoints(self) -> tuple[LogCheckpoint, ...]:
         """See `Logbook.checkpoints`. A file of a schema that knows none has none."""
