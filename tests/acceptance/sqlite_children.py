@@ -9,6 +9,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Coroutine, Mapping
+from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from amends.contracts.documents import TransactionRecord
@@ -25,6 +26,8 @@ from amends.testing.store_documents import (
     changed,
     links,
 )
+from amends.wiring.drivers import open_place
+from amends.wiring.places import OnServer, is_on_a_server
 
 Part: TypeAlias = Callable[[str, str], Coroutine[Any, Any, None]]
 
@@ -58,9 +61,12 @@ async def replace_in_rounds(path: str, who: str) -> None:
     await store.close()
 
 
-async def append_links(path: str, who: str) -> None:
-    """Append 50 receipts to the one chain, each at what was its end a moment ago."""
-    store = await open_sqlite(path)
+async def append_links(place: str, who: str) -> None:
+    """Append 50 receipts to the one chain, each at what was its end a moment ago.
+
+    The place is a file or a database on a server.
+    """
+    store = await open_place(OnServer(place) if is_on_a_server(place) else Path(place))
     lost = 0
     for number in range(50):
         while True:

@@ -1,4 +1,4 @@
-"""Public failures of stores, replayed on SQLite through the whole product; some on a server too.
+"""Public failures of stores, replayed through the whole product, on both stores but for files.
 
 Kinds of errors that a case names are mapped to ours: *record_corrupt* is `store.record_corrupt` for
 bytes that cannot be read and `transaction.record_contradictory` for a record that contradicts
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import apsw
+import asyncpg
 import pytest
 
 import amends.stores
@@ -38,7 +39,7 @@ from amends.stores.port import Accepted, ChangeSet, Store, Stored, Unreadable
 from amends.stores.sqlite.backup import Told
 from amends.testing import store_documents as documents
 from amends.testing.errands import Commit, Plan, run_errand
-from amends.testing.postgres_server import PostgresServer
+from amends.testing.postgres_server import ROLE, PostgresServer, run_apart
 from amends.testing.refusals import refused_with
 from amends.testing.till import Setup, open_till
 from amends.testing.workbench import CHARGE
@@ -52,7 +53,7 @@ from tests.acceptance.children import Child, effects
 from tests.acceptance.command_line import APP, WAIT_S, environment, integrity, start
 from tests.acceptance.command_line import amends as command
 from tests.unit.runtime.desk import DONE, UNSURE, Desk
-from tests.unit.wiring.store_files import OLGA, ORDER, TENANT, change, fill, try_again, url, work
+from tests.unit.wiring.store_files import OLGA, ORDER, TENANT, fill, try_again, url, work
 
 
 def quiet(_title: str) -> Told:
@@ -311,26 +312,27 @@ CHILDREN: Final = Path(__file__).parents[1] / "acceptance" / "sqlite_children.py
 
 @pytest.mark.case("JRN-07")
 def test_a_chain_that_four_processes_wrote_is_linear_and_every_change_to_it_is_found(
-    path: Path,
+    place: Place,
 ) -> None:
-    append_at_once(path)
-    (whole,) = checked_chains(path)
+    append_at_once(place)
+    (whole,) = checked_chains(place)
     assert (whole.receipts, whole.findings) == (PROCESSES * EACH, ())
     assert whole.head is not None
-    flip_a_byte(path, number=123)
-    ((finding,),) = [one.findings for one in checked_chains(path)]
+    flip_a_byte(place, number=123)
+    ((finding,),) = [one.findings for one in checked_chains(place)]
     assert (finding.code, finding.position, finding.number) == ("receipt.hash_mismatch", 122, 123)
-    flip_a_byte(path, number=123)
-    assert checked_chains(path) == [whole]
-    change(path, "DELETE FROM receipts WHERE number = ?", PROCESSES * EACH)
-    ((cut,),) = [one.findings for one in checked_chains(path, whole.head)]
+    flip_a_byte(place, number=123)
+    assert checked_chains(place) == [whole]
+    sql(place, f"DELETE FROM receipts WHERE number = {PROCESSES * EACH}")
+    ((cut,),) = [one.findings for one in checked_chains(place, whole.head)]
     assert (cut.code, cut.position) == ("receipt.cut_tail", PROCESSES * EACH - 1)
 
 
-def append_at_once(path: Path) -> None:
+def append_at_once(place: Place) -> None:
+    where = place.url if isinstance(place, OnServer) else str(place)
     processes = [
         subprocess.Popen(
-            [sys.executable, str(CHILDREN), "append_links", str(path), f"p{number}"],
+            [sys.executable, str(CHILDREN), "append_links", where, f"p{number}"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -343,48 +345,60 @@ def append_at_once(path: Path) -> None:
         assert process.returncode == 0
 
 
-def checked_chains(path: Path, head: Tail | None = None) -> list[CheckedChain]:
+def checked_chains(place: Place, head: Tail | None = None) -> list[CheckedChain]:
     heads = {TransactionId("txn_1"): head} if head else {}
-    return list(check_store(path, KeyRing(), heads, (), documents.TENANT))
+    return list(check_store(place, KeyRing(), heads, (), documents.TENANT))
 
 
-def flip_a_byte(path: Path, number: int) -> None:
+def flip_a_byte(place: Place, number: int) -> None:
     """Change one letter of a code in place, or change it back."""
-    change(
-        path,
-        'UPDATE receipts SET body = CASE WHEN instr(body, \'"code":"p\') THEN'
-        ' replace(body, \'"code":"p\', \'"code":"q\') ELSE'
-        ' replace(body, \'"code":"q\', \'"code":"p\') END WHERE number = ?',
-        number,
+    sql(
+        place,
+        """UPDATE receipts SET body = CASE WHEN body LIKE '%"code":"p%'"""
+        """ THEN replace(body, '"code":"p', '"code":"q')"""
+        f""" ELSE replace(body, '"code":"q', '"code":"p') END WHERE number = {number}""",
     )
 
 
 # ── versions and contradictions ──────────────────────────────────────────────────────────────────
 
 
-def sql(path: Path, text: str) -> Any:
-    connection = apsw.Connection(str(path))
-    answer = connection.execute(text).get
-    connection.close()
-    return answer
+def sql(place: Place, text: str) -> list[Any]:
+    """What a line of SQL gives behind the store's back, in words that both stores know."""
+    if not isinstance(place, OnServer):
+        connection = apsw.Connection(str(place))
+        connection.set_busy_timeout(5_000)
+        rows = list(connection.execute(text))
+        connection.close()
+        return rows
+
+    async def ask() -> list[Any]:
+        superuser = place.url.partition("?")[0].replace(f"{ROLE}@", "postgres@")
+        connection = await asyncpg.connect(superuser, server_settings={"search_path": "amends"})
+        try:
+            return [tuple(row) for row in await connection.fetch(text)]
+        finally:
+            await connection.close()
+
+    return run_apart(ask)
 
 
 @pytest.mark.case("VER-01")
-def test_a_state_of_a_later_version_is_read_only_and_never_taken_for_another(path: Path) -> None:
-    fill(path)
-    assert sql(path, "SELECT status FROM transactions WHERE id = 'txn_plan'") == "planned"
-    change(
-        path,
+def test_a_state_of_a_later_version_is_read_only_and_never_taken_for_another(place: Place) -> None:
+    fill(place)
+    assert sql(place, "SELECT status FROM transactions WHERE id = 'txn_plan'") == [("planned",)]
+    sql(
+        place,
         "UPDATE transactions SET status = 'half_planned',"
         ' body = replace(body, \'"status":"planned"\', \'"status":"half_planned"\')'
         " WHERE id = 'txn_plan'",
     )
-    change(
-        path,
+    sql(
+        place,
         "UPDATE transactions SET body = substr(body, 1, length(body) - 1) || ',\"later\":1}'"
         " WHERE id = 'txn_done'",
     )
-    before = sql(path, "SELECT body FROM transactions WHERE id = 'txn_plan'")
+    before = body_of(place, "txn_plan")
 
     async def use(amends: Amends) -> None:
         with refused_with("store.record_corrupt"):
@@ -400,22 +414,27 @@ def test_a_state_of_a_later_version_is_read_only_and_never_taken_for_another(pat
         assert done.status == "committed"
         assert (await amends.compensate((await amends.get("txn_done")).result)).verdict
 
-    work(path, use)
-    assert sql(path, "SELECT body FROM transactions WHERE id = 'txn_plan'") == before
+    work(place, use)
+    assert body_of(place, "txn_plan") == before
 
 
 @pytest.mark.case("VER-01")
-def test_a_store_of_a_later_version_is_refused_before_anything_is_done(path: Path) -> None:
-    fill(path)
-    change(path, "INSERT INTO migrations VALUES (99, 'later', 'x', 0)")
-    before = path.read_bytes()
+def test_a_store_of_a_later_version_is_refused_before_anything_is_done(place: Place) -> None:
+    fill(place)
+    sql(
+        place,
+        "INSERT INTO migrations SELECT 99, 'later', 'x', applied_at FROM migrations"
+        " WHERE number = 1",
+    )
+    before = everything(place)
 
     async def nothing(_amends: Amends) -> None:
         raise AssertionError("it was opened")
 
     with refused_with("store.schema_too_new"):
-        work(path, nothing)
-    assert path.read_bytes() == before
+        work(place, nothing)
+    assert everything(place) == before
+    sql(place, "DELETE FROM migrations WHERE number = 99")
 
 
 CRAFTED: Final = {
@@ -434,21 +453,15 @@ CRAFTED: Final = {
 @pytest.mark.case("STK-09")
 @pytest.mark.parametrize(("id_", "member", "operation", "verdict"), CRAFTED.values(), ids=CRAFTED)
 def test_a_record_that_says_two_things_at_once_is_named_and_not_acted_on(
-    path: Path, id_: str, member: str, operation: str | None, verdict: str | None
+    place: Place, id_: str, member: str, operation: str | None, verdict: str | None
 ) -> None:
-    fill(path)
+    fill(place)
     name = member.partition(":")[0]
-    body = re.sub(f',{name}:("[^"]*"|{{[^}}]*}})', "", str(body_of(path, id_)))
-    change(
-        path,
-        "UPDATE transactions SET operation_id = coalesce(?, operation_id),"
-        " verdict = coalesce(?, verdict), body = ? WHERE id = ?",
-        operation,
-        verdict,
-        f"{body[:-1]},{member}}}",
-        id_,
-    )
-    before = body_of(path, id_)
+    body = re.sub(f',{name}:("[^"]*"|{{[^}}]*}})', "", body_of(place, id_))
+    columns = {"operation_id": operation, "verdict": verdict}
+    told = "".join(f" {name} = '{value}'," for name, value in columns.items() if value)
+    sql(place, f"UPDATE transactions SET{told} body = '{body[:-1]},{member}}}' WHERE id = '{id_}'")
+    before = body_of(place, id_)
 
     async def use(amends: Amends) -> None:
         olga = amends.acting_as(OLGA)
@@ -464,11 +477,11 @@ def test_a_record_that_says_two_things_at_once_is_named_and_not_acted_on(
         others = await amends.execute(CHARGE, ORDER, transaction_id="txn_next")
         assert others.status == "committed"
 
-    work(path, use)
-    assert body_of(path, id_) == before
-    (named,) = [one for one in examine(path, quick=False, told=untold) if one.name == "records"]
+    work(place, use)
+    assert body_of(place, id_) == before
+    (named,) = [one for one in examine(place, quick=False, told=untold) if one.name == "records"]
     assert named.named == (f"{TENANT} {id_}",)
-    (chain,) = exported(path, id_)
+    (chain,) = exported(place, id_)
     assert chain.receipts
 
 
@@ -476,11 +489,9 @@ def untold(_done: int, _total: int) -> None:
     """Nobody asks."""
 
 
-def body_of(path: Path, id_: str) -> Any:
-    connection = apsw.Connection(str(path))
-    body = connection.execute("SELECT body FROM transactions WHERE id = ?", (id_,)).get
-    connection.close()
-    return body
+def body_of(place: Place, id_: str) -> str:
+    [(body,)] = sql(place, f"SELECT body FROM transactions WHERE id = '{id_}'")
+    return str(body)
 
 
 # ── retention ────────────────────────────────────────────────────────────────────────────────────
@@ -508,7 +519,7 @@ def test_nothing_in_the_product_can_remove_what_was_stored() -> None:
 
 @pytest.mark.case("DUP-09")
 def test_no_upkeep_touches_an_unknown_outcome_or_the_key_that_guards_it(
-    path: Path, tmp_path: Path
+    place: Place, tmp_path: Path
 ) -> None:
     """Whatever is run over the store: the same record answers, and forbids a repetition."""
     key = "order-7"
@@ -516,17 +527,18 @@ def test_no_upkeep_touches_an_unknown_outcome_or_the_key_that_guards_it(
     async def lose(amends: Amends) -> None:
         await pay(amends, "act_1", key)
 
-    work(path, lose, UNSURE)
-    before = everything(path)
+    work(place, lose, UNSURE)
+    before = everything(place)
+    backup = () if isinstance(place, OnServer) else (("backup", str(tmp_path / "b.db")),)
     for tokens in (
         ("doctor",),
         ("migrate",),
-        ("backup", str(tmp_path / "b.db")),
+        *backup,
         ("verify",),
         ("export", "--all", "--out", str(tmp_path / "r.jsonl")),
     ):
-        assert main.run([*tokens, "--store", url(path), "--json"]) == exits.OK
-    assert everything(path) == before
+        assert main.run([*tokens, "--store", url(place), "--json"]) == exits.OK
+    assert everything(place) == before
     entered: list[int] = []
 
     async def again(amends: Amends) -> None:
@@ -545,7 +557,7 @@ def test_no_upkeep_touches_an_unknown_outcome_or_the_key_that_guards_it(
         entered.append(1)
         return DONE
 
-    work(path, again, provider)
+    work(place, again, provider)
     assert entered == []
 
 
@@ -555,13 +567,11 @@ async def pay(amends: Amends, action_id: str, key: str) -> Result:
     )
 
 
-def everything(path: Path) -> dict[str, list[Any]]:
+def everything(place: Place) -> dict[str, list[Any]]:
     """Every row of every table."""
-    connection = apsw.Connection(str(path))
-    tables = [
-        str(name)
-        for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")
-    ]
-    rows = {name: list(connection.execute(f"SELECT * FROM {name}")) for name in tables}  # noqa: S608  # its own
-    connection.close()
-    return rows
+    names = (
+        "SELECT tablename FROM pg_tables WHERE schemaname = 'amends'"
+        if isinstance(place, OnServer)
+        else "SELECT name FROM sqlite_schema WHERE type = 'table'"
+    )
+    return {str(name): sql(place, f"SELECT * FROM {name}") for (name,) in sql(place, names)}

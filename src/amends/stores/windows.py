@@ -25,8 +25,9 @@ AT_ONCE: Final = 500
 _PROBED: Final = 20
 
 Pages: TypeAlias = Callable[[int, str, int], Sequence[Sequence[Any]]]
-"""Position, tenant, chain and body of the receipts behind a position, in the order of the feed: those
-of a tenant or, for an empty text, of all, and at most so many.
+"""Position, tenant, chain and body of the receipts behind a position, in the order of the feed.
+
+Those of a tenant or, for an empty text, of all; at most so many.
 """
 
 
