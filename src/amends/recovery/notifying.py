@@ -82,7 +82,14 @@ class Notifier:
             with contextlib.suppress(Unavailable, Corrupt):
                 more = await self.round()
             if not more:
-                await asyncio.sleep(self._poll_s)
+                await self._wait()
+
+    async def _wait(self) -> None:
+        """For news of the store, which may be lost, so at most until the next poll."""
+        try:
+            await self._store.news(self._poll_s)
+        except Unavailable:
+            await asyncio.sleep(self._poll_s)
 
     async def round(self) -> bool:
         """Pass on a few notices; whether there is more to look at now."""

@@ -152,8 +152,9 @@ class Workbench:
     """One runtime over one store, with everything around it in the test's hands.
 
     `script` is played by the provider's charges and refunds; a `provider` of one's own should tell
-    the time by `seconds_of(clock)`. `file` puts the store into SQLite instead of memory. `served`
-    replaces the capabilities, which are otherwise the provider's own, declared with `changes`.
+    the time by `seconds_of(clock)`. `file` puts the store into SQLite instead of memory, `database`
+    (a URL) on a server. `served` replaces the capabilities, which are otherwise the provider's own,
+    declared with `changes`.
     Use it as an async context manager.
     """
 
@@ -164,6 +165,7 @@ class Workbench:
         provider: ScriptedProvider | None = None,
         served: Iterable[Served] | None = None,
         file: Path | None = None,
+        database: str | None = None,
         policy: Policy | None = None,
         credentials: CredentialSource | None = None,
         principals: PrincipalSource | None = None,
@@ -184,6 +186,7 @@ class Workbench:
         self.store: Store
         self.engine: Engine
         self._file = file
+        self._database = database
         self._runtime: Runtime
         self._incarnation = 0
         self._tasks: set[asyncio.Task[None]] = set()
@@ -204,6 +207,10 @@ class Workbench:
         await self._cut_off()
 
     async def _opened(self) -> Store:
+        if self._database is not None:
+            from amends.stores.postgres import open_postgres
+
+            return await open_postgres(self._database, clock=self.clock)
         if self._file is None:
             return MemoryStore(clock=self.clock)
         return await open_sqlite(self._file, clock=self.clock)

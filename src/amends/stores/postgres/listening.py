@@ -1,9 +1,12 @@
 """Hearing of what people wait for as soon as it is committed, wherever that was.
 
-Only what somebody may be waiting for is told of: approval requests. A server tells its listeners
-of commits one after the other, so telling of every commit would make all of them stand in line.
-What is heard decides nothing. Whoever waits asks again anyway, after a while, so a lost message
-costs time and nothing else.
+One thing is told of: that an approval request was made or decided. It wakes whoever waits for the
+decision, and the notices that tell people. A server lets commits that have something to tell pass
+one after the other, so telling of every outcome would make all of them stand in line. Who follows a
+transaction asks a few times a second instead; what becomes due does so without anybody saying it.
+
+A message is empty: nobody learns more from it than that it is worth asking. What is heard decides
+nothing. Whoever waits asks again anyway, after a while, so a lost message costs time and no more.
 
 Deliberately not here: what has changed.
 """
