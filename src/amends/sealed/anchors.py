@@ -7,6 +7,7 @@ return. A fence is reserved, never established by a write, and never given twice
 Deliberately not here: what a record against its floor means (`opening`).
 """
 
+from enum import StrEnum
 from typing import Final, Protocol
 
 import msgspec
@@ -18,6 +19,9 @@ from amends.sealed.envelopes import NOTHING, Place
 NO_FENCE: Final = 0
 """The fence of a place that nobody has opened yet; nobody can write with it after that."""
 
+FENCES_LOST: Final = 2**32
+"""More fences than a lost anchor can have given since the record was last written."""
+
 
 class Floor(msgspec.Struct, frozen=True):
     """The least that a record must be: revision, commitment, and the fence that may write."""
@@ -25,6 +29,13 @@ class Floor(msgspec.Struct, frozen=True):
     revision: int
     commitment: Fingerprint
     fence: int
+
+
+class Protection(StrEnum):
+    """Against what an anchor protects."""
+
+    SINGLE_FILES = "single_files"
+    RESTORED_DISK = "restored_disk"
 
 
 FIRST: Final = Floor(0, NOTHING, NO_FENCE)
@@ -54,7 +65,7 @@ class Anchor(Protocol):
         ...
 
     def advance(self, place: Place, before: Floor, after: Floor) -> None:
-        """Move from exactly `before` to `after`, which has the same fence.
+        """Move from exactly `before` to `after`, which has the same fence; again is no change.
 
         Raises `Conflict`: `sealed.fenced` when the fence is another one, `sealed.anchor_moved`.
         """
@@ -70,3 +81,10 @@ def check_held(found: Floor | None, expected: Floor) -> None:
         raise coded("sealed.fenced")
     if found != expected:
         raise coded("sealed.anchor_moved")
+
+
+def check_moved(found: Floor | None, moved: Floor) -> None:
+    """Whether an anchor is where a writer meant to move it. Raises as `check_held`."""
+    if found is None:
+        raise coded("sealed.fenced")
+    check_held(found, moved)

@@ -11,7 +11,6 @@ Pure: a nonce is handed in. Deliberately not here: files, and which revision is 
 """
 
 import hmac
-from base64 import b64decode, b64encode
 from typing import Final, NamedTuple, TypeVar
 
 import msgspec
@@ -66,7 +65,7 @@ class _Envelope5(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     format_version: int
     key_id: str
     revision: int
-    payload: str
+    payload: bytes
     auth_tag: str
 
 
@@ -79,7 +78,7 @@ class _Envelope6(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     previous: str
     fence: int
     nonce: str
-    payload: str
+    payload: bytes
     auth_tag: str
 
 
@@ -111,10 +110,10 @@ def seal(
         previous,
         fence,
         (nonce or b"").hex(),
-        b64encode(body).decode(),
+        body,
         "",
     )
-    tag = _tag_6(key, envelope, body)
+    tag = _tag_6(key, envelope)
     return msgspec.json.encode(msgspec.structs.replace(envelope, auth_tag=tag))
 
 
@@ -130,54 +129,52 @@ def unseal(place: Place, keys: KeyRing, data: bytes) -> Snapshot:
     if version != FORMAT_6:
         raise coded("sealed.format_unknown")
     envelope = _exactly(data, _Envelope6)
-    key, body = keys.key(envelope.key_id), _body(envelope.payload)
-    _check_tag(_tag_6(key, envelope, body), envelope.auth_tag)
+    key = keys.key(envelope.key_id)
+    _check_tag(_tag_6(key, envelope), envelope.auth_tag)
     if place != (envelope.namespace, envelope.name):
         raise coded("sealed.transplanted")
     return Snapshot(
         revision=envelope.revision,
         previous=Fingerprint(envelope.previous),
         fence=envelope.fence,
-        payload=_plain(key, place, envelope.nonce, body),
+        payload=_plain(key, place, envelope),
         commitment=content_digest(data),
     )
 
 
 def seal_5(place: Place, keys: KeyRing, payload: bytes, *, revision: int) -> bytes:
     """As protocol version 5 stores a record."""
-    body = b64encode(payload).decode()
-    envelope = _Envelope5(FORMAT_5, keys.active, revision, body, "")
-    tag = _tag_5(keys.key(keys.active), place, envelope, payload)
+    envelope = _Envelope5(FORMAT_5, keys.active, revision, payload, "")
+    tag = _tag_5(keys.key(keys.active), place, envelope)
     return msgspec.json.encode(msgspec.structs.replace(envelope, auth_tag=tag))
 
 
 def _unseal_5(place: Place, keys: KeyRing, data: bytes) -> Snapshot:
     envelope = _exactly(data, _Envelope5)
-    payload = _body(envelope.payload)
-    tag = _tag_5(keys.key(envelope.key_id), place, envelope, payload)
+    tag = _tag_5(keys.key(envelope.key_id), place, envelope)
     _check_tag(tag, envelope.auth_tag)
     return Snapshot(
         revision=envelope.revision,
         previous=NOTHING,
         fence=0,
-        payload=payload,
+        payload=envelope.payload,
         commitment=content_digest(data),
     )
 
 
-def _tag_5(key: bytes, place: Place, envelope: _Envelope5, payload: bytes) -> str:
+def _tag_5(key: bytes, place: Place, envelope: _Envelope5) -> str:
     parts = (place.namespace.encode(), place.name.encode(), envelope.key_id.encode())
     return blake3(
         _TAG_5
         + bytes([FORMAT_5])
         + b"".join(map(framed, parts))
         + _counter(envelope.revision)
-        + framed(payload),
+        + framed(envelope.payload),
         key=key,
     ).hexdigest()
 
 
-def _tag_6(key: bytes, envelope: _Envelope6, body: bytes) -> str:
+def _tag_6(key: bytes, envelope: _Envelope6) -> str:
     texts = (envelope.namespace, envelope.name, envelope.key_id, envelope.previous, envelope.nonce)
     return blake3(
         _TAG_6
@@ -185,7 +182,7 @@ def _tag_6(key: bytes, envelope: _Envelope6, body: bytes) -> str:
         + b"".join(framed(text.encode()) for text in texts)
         + _counter(envelope.revision)
         + _counter(envelope.fence)
-        + framed(body),
+        + framed(envelope.payload),
         key=_derived(_MAC_CONTEXT, key),
     ).hexdigest()
 
@@ -196,12 +193,12 @@ def _check_tag(tag: str, given: str) -> None:
         raise coded("sealed.tampered")
 
 
-def _plain(key: bytes, place: Place, nonce: str, body: bytes) -> bytes:
+def _plain(key: bytes, place: Place, envelope: _Envelope6) -> bytes:
     """The tag was checked, so only a writer with the key could have made this fail."""
-    if not nonce:
-        return body
+    if not envelope.nonce:
+        return envelope.payload
     try:
-        return _aead(key, place).decrypt(bytes.fromhex(nonce), body, None)
+        return _aead(key, place).decrypt(bytes.fromhex(envelope.nonce), envelope.payload, None)
     except (InvalidTag, ValueError):
         raise coded("sealed.tampered") from None
 
@@ -238,13 +235,3 @@ def _decode(data: bytes, kind: type[_Any]) -> _Any:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         raise coded("sealed.malformed") from None
-
-
-def _body(text: str) -> bytes:
-    try:
-        body = b64decode(text, validate=True)
-    except ValueError:
-        raise coded("sealed.malformed") from None
-    if b64encode(body).decode() != text:
-        raise coded("sealed.malformed")
-    return body

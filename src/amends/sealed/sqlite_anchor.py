@@ -11,18 +11,17 @@ Deliberately not here: anchors for several machines.
 import contextlib
 import os
 import stat
-import threading
-from collections.abc import Callable
-from enum import StrEnum
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, TypeVar
+from threading import Lock
+from typing import Any, Final, TypeAlias
 
 import apsw
 
 from amends.contracts.codes import coded
 from amends.contracts.errors import AmendsError
 from amends.contracts.worker_identity import Fingerprint
-from amends.sealed.anchors import Anchor, Floor
+from amends.sealed.anchors import Anchor, Floor, Protection, check_moved
 from amends.sealed.envelopes import Place
 
 _APPLICATION: Final = 0x616D616E
@@ -58,30 +57,26 @@ _NOTE: Final = "INSERT INTO reseatings VALUES (?, ?, ?, ?, ?, ?, ?)"
 _BUSY_MS: Final = 5_000
 _OTHERS: Final = 0o077
 _CREATE: Final = "INSERT OR IGNORE INTO floors VALUES (?, ?, ?, ?, ?)"
-_RESERVE: Final = "UPDATE floors SET fence = fence + 1 WHERE namespace = ? AND name = ?"
+_RESERVE: Final = """
+UPDATE floors SET fence = fence + 1 WHERE namespace = ? AND name = ?
+RETURNING revision, commitment, fence
+"""
 _READ: Final = "SELECT revision, commitment, fence FROM floors WHERE namespace = ? AND name = ?"
 _ADVANCE: Final = """
 UPDATE floors SET revision = ?, commitment = ?
 WHERE namespace = ? AND name = ? AND revision = ? AND commitment = ? AND fence = ?
 """
-_T = TypeVar("_T")
-
-
-class Protection(StrEnum):
-    """Against what an anchor protects."""
-
-    SINGLE_FILES = "single_files"
-    RESTORED_DISK = "restored_disk"
+_Row: TypeAlias = tuple[int, Fingerprint, int]
 
 
 class SqliteAnchor(Anchor):
-    """An open anchor file. Close it when done."""
+    """An open anchor file, for any thread. Close it when done."""
 
     def __init__(self, connection: apsw.Connection, path: Path) -> None:
         self._connection = connection
         self._path = path
         self._poisoned = False
-        self._turn = threading.Lock()
+        self._turn = Lock()
 
     @classmethod
     def create_file(cls, path: Path, *, vfs: str | None = None) -> None:
@@ -119,56 +114,43 @@ class SqliteAnchor(Anchor):
 
     def floor(self, place: Place) -> Floor | None:
         """See `Anchor`."""
-        return self._step(lambda: self._read(place))
+        with self._alone():
+            return self._read(place)
 
     def create(self, place: Place, floor: Floor) -> None:
         """See `Anchor`."""
-
-        def insert() -> bool:
-            values = (*place, floor.revision, floor.commitment, floor.fence)
-            self._connection.execute(_CREATE, values)
-            return self._connection.changes() == 1
-
-        if not self._step(insert):
+        with self._alone():
+            self._connection.execute(_CREATE, (*place, *_values(floor)))
+            is_new = self._connection.changes() == 1
+        if not is_new:
             raise coded("sealed.initialised")
 
     def reserve(self, place: Place) -> Floor:
         """See `Anchor`."""
-
-        def take() -> Floor | None:
-            self._connection.execute(_RESERVE, place)
-            return self._read(place)
-
-        floor = self._step(take)
-        if floor is None:
+        with self._alone():
+            rows = self._connection.execute(_RESERVE, place).fetchall()
+        if not rows:
             raise coded("sealed.not_initialised")
-        return floor
+        return _floor_of(rows[0])
 
     def reseat(self, place: Place, floor: Floor, *, who: str, why: str) -> None:
         """See `Anchor`."""
-        values = (*place, floor.revision, floor.commitment, floor.fence)
-
-        def put() -> None:
+        values = (*place, *_values(floor))
+        with self._alone():
+            self._connection.execute("BEGIN IMMEDIATE")
             self._connection.execute(_PUT, values)
             self._connection.execute(_NOTE, (*values, who, why))
-
-        self._step(put)
+            self._connection.execute("COMMIT")
 
     def advance(self, place: Place, before: Floor, after: Floor) -> None:
         """See `Anchor`."""
-
-        moved = (after.revision, after.commitment)
-        expected = (before.revision, before.commitment, before.fence)
-
-        def move() -> Floor | None:
-            self._connection.execute(_ADVANCE, (*moved, *place, *expected))
-            return self._read(place)
-
-        found = self._step(move)
-        if found is None or found.fence != before.fence:
-            raise coded("sealed.fenced")
-        if found != Floor(after.revision, after.commitment, before.fence):
-            raise coded("sealed.anchor_moved")
+        moved = Floor(after.revision, after.commitment, before.fence)
+        with self._alone():
+            self._connection.execute(
+                _ADVANCE, (moved.revision, moved.commitment, *place, *_values(before))
+            )
+            found = moved if self._connection.changes() == 1 else self._read(place)
+        check_moved(found, moved)
 
     def close(self) -> None:
         """Give the file back."""
@@ -176,24 +158,34 @@ class SqliteAnchor(Anchor):
             self._connection.close()
 
     def _read(self, place: Place) -> Floor | None:
-        row = self._connection.execute(_READ, place).fetchone()
-        return None if row is None else Floor(row[0], Fingerprint(row[1]), row[2])
+        rows = self._connection.execute(_READ, place).fetchall()
+        return _floor_of(rows[0]) if rows else None
 
-    def _step(self, step: Callable[[], _T]) -> _T:
-        """One transaction, begun by one thread at a time.
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """One step, by one thread at a time.
 
-        An error after it was begun may leave a commit in doubt, so that was the last call. One that
-        could not begin, as when another process holds the file for too long, has done nothing.
+        An error may leave a commit in doubt, so that was the last step. But where another process
+        held the file for too long, and no transaction is open, nothing was done.
         """
         with self._turn, _told():
             if self._poisoned:
                 raise coded("sealed.anchor_unreachable")
-            self._connection.execute("BEGIN IMMEDIATE")
             self._poisoned = True
-            answer = step()
-            self._connection.execute("COMMIT")
+            try:
+                yield
+            except apsw.BusyError:
+                self._poisoned = self._connection.in_transaction
+                raise
             self._poisoned = False
-            return answer
+
+
+def _values(floor: Floor) -> _Row:
+    return floor.revision, floor.commitment, floor.fence
+
+
+def _floor_of(row: tuple[Any, ...]) -> Floor:
+    return Floor(row[0], Fingerprint(row[1]), row[2])
 
 
 def _check_private(path: Path) -> None:

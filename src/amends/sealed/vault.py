@@ -17,14 +17,11 @@ from typing import Final, NamedTuple
 from amends.contracts.codes import coded
 from amends.contracts.errors import Corrupt
 from amends.contracts.persistence import PersistReceipt, content_digest
-from amends.sealed.anchors import FIRST, Anchor, Floor, check_held
+from amends.sealed.anchors import FENCES_LOST, FIRST, Anchor, Floor, check_held
 from amends.sealed.envelopes import NONCE_BYTES, Place, Snapshot, seal, unseal
 from amends.sealed.files import SealedFile
 from amends.sealed.keys import KeyRing
 from amends.sealed.opening import Standing, judge, require_both
-
-FENCES_LOST: Final = 2**32
-"""More fences than a lost anchor can have given since the record was last written."""
 
 
 class Storage(NamedTuple):
@@ -74,12 +71,13 @@ class Storage(NamedTuple):
 class Vault:
     """One opening of one record, under one fence."""
 
-    __slots__ = ("_floor", "_payload", "_poisoned", "_storage", "finished_a_crash")
+    __slots__ = ("_digest", "_floor", "_payload", "_poisoned", "_storage", "finished_a_crash")
 
     def __init__(self, storage: Storage, floor: Floor, payload: bytes, *, ahead: bool) -> None:
         self._storage = storage
         self._floor = floor
         self._payload = payload
+        self._digest = content_digest(payload)
         self._poisoned = False
         self.finished_a_crash: Final = ahead
         """Whether opening moved the anchor onto a snapshot that its writer never acted upon."""
@@ -164,7 +162,7 @@ class Vault:
             namespace=self._storage.place.namespace,
             name=self._storage.place.name,
             revision=self._floor.revision,
-            digest=content_digest(self._payload),
+            digest=self._digest,
             fence=self._floor.fence,
         )
 
@@ -186,7 +184,7 @@ class Vault:
             storage.file.write(data)
             after = _after(self._floor, data)
             storage.anchor.advance(storage.place, self._floor, after)
-        self._floor, self._payload = after, payload
+        self._floor, self._payload, self._digest = after, payload, content_digest(payload)
         self._poisoned = False
         return self.receipt
 

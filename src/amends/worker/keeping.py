@@ -3,7 +3,8 @@
 What is in memory is what was last persisted, always: a change that could not be persisted was never
 there. After one failure nothing more is read or written through this opening.
 
-Writing waits for the disk, so it runs in a thread; one change at a time, which the shell sees to.
+Writing waits for the disk, so it runs in a thread, unless there is nothing else that could go on
+meanwhile. One change at a time, which the shell sees to.
 """
 
 import asyncio
@@ -25,21 +26,31 @@ OpenRecord: TypeAlias = Callable[[], DurableRecord]
 class JournalKeeper:
     """One opening of one journal."""
 
-    def __init__(self, record: DurableRecord, limits: JournalLimits) -> None:
+    def __init__(
+        self, record: DurableRecord, limits: JournalLimits, is_alone: Callable[[], bool]
+    ) -> None:
         self.limits: Final = limits
         self._record = record
+        self._is_alone = is_alone
         self._journal = decode_journal(record.payload, max_bytes=limits.max_bytes)
         self._poisoned = False
 
     @classmethod
-    async def open(cls, opened: OpenRecord, scope: str, limits: JournalLimits) -> "JournalKeeper":
+    async def open(
+        cls,
+        opened: OpenRecord,
+        scope: str,
+        limits: JournalLimits,
+        *,
+        is_alone: Callable[[], bool] = lambda: False,
+    ) -> "JournalKeeper":
         """Open the journal of this scope.
 
-        Raises what the record raises, `Corrupt` (`journal.malformed`) and `Refused`
-        (`journal.scope_mismatch`).
+        `is_alone` says whether what persists now is all that this process has to do. Raises what
+        the record raises, `Corrupt` (`journal.malformed`) and `Refused` (`journal.scope_mismatch`).
         """
         record = await asyncio.get_running_loop().run_in_executor(None, opened)
-        keeper = cls(record, limits)
+        keeper = cls(record, limits, is_alone)
         if keeper.journal.scope != scope:
             raise coded("journal.scope_mismatch")
         return keeper
@@ -75,8 +86,19 @@ class JournalKeeper:
         if journal == self.journal:
             return
         self._poisoned = True
-        is_cancelled = await save_beside(self._record, encode_journal(journal))
+        is_cancelled = await self._save(encode_journal(journal))
         self._journal = journal
         self._poisoned = False
         if is_cancelled:
             raise asyncio.CancelledError
+
+    async def _save(self, payload: bytes) -> bool:
+        """Whether the caller was cancelled meanwhile.
+
+        Alone it waits right here, in the same order and to the same end: nobody is kept waiting by
+        that, and handing over to a thread and back costs as much as half a write.
+        """
+        if not self._is_alone():
+            return await save_beside(self._record, payload)
+        self._record.save(payload)
+        return False

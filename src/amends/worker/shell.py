@@ -201,7 +201,9 @@ class WorkerShell:
     async def _open(self) -> JournalKeeper:
         """The fence, then the journal, then the name of the session (WS-4)."""
         access = self._access
-        self._keeper = await JournalKeeper.open(access.open, access.scope, access.limits)
+        self._keeper = await JournalKeeper.open(
+            access.open, access.scope, access.limits, is_alone=lambda: len(self._tasks) <= 1
+        )
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(None, access.used.take, self._session.session_id)
         return self._keeper

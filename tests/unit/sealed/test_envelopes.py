@@ -107,7 +107,7 @@ def test_a_body_that_does_not_decrypt_is_refused() -> None:
     envelope = msgspec.json.decode(short, type=_Envelope6)
     for nonce in (NONCE.hex(), "zz"):
         forged = msgspec.structs.replace(envelope, nonce=nonce)
-        tag = _tag_6(KEYS.key("storage-v1"), forged, b"")
+        tag = _tag_6(KEYS.key("storage-v1"), forged)
         data = msgspec.json.encode(msgspec.structs.replace(forged, auth_tag=tag))
         with refused_with("sealed.tampered"):
             unseal(PLACE, KEYS, data)
