@@ -76,6 +76,16 @@ STORAGE_CODES: Final[Mapping[str, Code]] = MappingProxyType(
             "The anchor cannot be reached or trusted.",
             "Admit nothing, and do not answer that there is no record, until it is back.",
         ),
+        "sealed.anchor_restored": Code(
+            Unavailable,
+            "The anchor's server was restored or failed over, and may have lost what it kept.",
+            "Compare records and anchor; then `amends worker accept-anchor` says to go on with it.",
+        ),
+        "sealed.anchor_url": Code(
+            Misuse,
+            "This is no address of an anchor.",
+            "Write postgresql://role@host/database?schema=name, and keep the password elsewhere.",
+        ),
         "sealed.anchor_moved": Code(
             Conflict, "The anchor is no longer where this writer left it.", _REOPEN
         ),

@@ -5,7 +5,8 @@
         store = await open_postgres(proxy.beside(url))
 
 It reads no more of the protocol than the one message that it waits for. A COMMIT that is cut before
-never reaches the server; one that is cut after was carried out, and its answer is kept back.
+never reaches the server; one that is cut after was carried out, and its answer is kept back. With
+`STATEMENT`, any statement with values is cut so, which commits by itself outside of a transaction.
 
 Deliberately not here: TLS, and any other database.
 """
@@ -17,7 +18,8 @@ from types import TracebackType
 from typing import Final, Self
 from urllib.parse import urlsplit, urlunsplit
 
-_COMMIT: Final = b"COMMIT\x00"
+COMMIT: Final = b"COMMIT\x00"
+STATEMENT: Final = b"S\x00\x00\x00\x04"
 _CHUNK: Final = 65_536
 
 
@@ -31,7 +33,8 @@ class Cut(Enum):
 class TcpProxy:
     """Hands connections on until it is told to cut one. Use it in an `async with` block."""
 
-    def __init__(self, port: int, host: str = "127.0.0.1") -> None:
+    def __init__(self, port: int, host: str = "127.0.0.1", waits_for: bytes = COMMIT) -> None:
+        self._waits_for = waits_for
         self._target = (host, port)
         self._armed: list[Cut] = []
         self._spared = 0
@@ -112,7 +115,7 @@ class TcpProxy:
 
     def _cut(self, data: bytes) -> Cut | None:
         """How to cut now, if at all."""
-        if not self._armed or not data.endswith(_COMMIT):
+        if not self._armed or not data.endswith(self._waits_for):
             return None
         if self._spared:
             self._spared -= 1

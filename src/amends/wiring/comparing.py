@@ -20,6 +20,7 @@ from amends.contracts.worker_payload import Pending, Running, StoredState
 from amends.journal.records import JournalRecord
 from amends.ledger.records import LedgerState
 from amends.ledger.table import state_of
+from amends.wiring.anchors import AnchorPlace
 from amends.wiring.hosts import Ledgers
 from amends.wiring.workers import WorkerPlace, read_journal
 
@@ -62,7 +63,9 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
 _OPEN: Final = frozenset({LedgerState.PENDING, LedgerState.RUNNING})
 
 
-def compare(place: WorkerPlace, ledgers: Path, *, anchor: Path | None = None) -> list[Compared]:
+def compare(
+    place: WorkerPlace, ledgers: Path, *, anchor: AnchorPlace | None = None
+) -> list[Compared]:
     """Every entry of a worker's journal, in its order, beside what the ledgers in this folder say.
 
     Raises as `read_journal` and `Ledgers.read_all`.

@@ -6,6 +6,7 @@ import secrets
 import sys
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from os import PathLike
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +23,7 @@ from amends.protocol.versions import Version
 from amends.sealed.envelopes import Place
 from amends.sealed.vault import Storage, Vault
 from amends.transports.children import start_child
+from amends.wiring.anchors import AnchorPlace, anchor_place, text_of
 from amends.wiring.sealing import SealedFolder
 from amends.wiring.workers import WorkerPlace
 
@@ -39,12 +41,12 @@ class Ledgers:
         self._folder = folder
 
     @classmethod
-    def make(cls, directory: Path, *, anchor: Path | None = None) -> "Ledgers":
+    def make(cls, directory: Path, *, anchor: AnchorPlace | None = None) -> "Ledgers":
         """Make the folder. Raises as `SealedFolder.make`."""
         return cls(SealedFolder.make(directory, anchor=anchor))
 
     @classmethod
-    def open(cls, directory: Path, *, anchor: Path | None = None) -> "Ledgers":
+    def open(cls, directory: Path, *, anchor: AnchorPlace | None = None) -> "Ledgers":
         """Open the folder. Raises as `SealedFolder.open`."""
         return cls(SealedFolder.open(directory, anchor=anchor))
 
@@ -81,15 +83,19 @@ class Ledgers:
 
 
 class HostLedgers:
-    """The ledgers of a connector: opened when the first is asked for, as `WorkerLink` asks."""
+    """The ledgers of a connector: opened when the first is asked for, as `WorkerLink` asks.
 
-    def __init__(self, directory: Path) -> None:
+    `anchor` names where their floors are kept, as `anchor_place` reads it.
+    """
+
+    def __init__(self, directory: Path, *, anchor: str | PathLike[str] | None = None) -> None:
         self._directory = directory
+        self._anchor = None if anchor is None else anchor_place(os.fspath(anchor))
         self._open: Ledgers | None = None
 
     def initialise(self) -> None:
         """Make the folder. Raises as `Ledgers.make`."""
-        Ledgers.make(self._directory).close()
+        Ledgers.make(self._directory, anchor=self._anchor).close()
 
     async def ledger(self, name: str, plan: WorkflowPlan, *, create: bool) -> OpenRecord | None:
         """See `WorkerLink`. Raises as `Ledgers.open` and `Ledgers.create`."""
@@ -103,7 +109,7 @@ class HostLedgers:
 
     def _ledger(self, name: str, plan: WorkflowPlan, *, create: bool) -> OpenRecord | None:
         if self._open is None:
-            self._open = Ledgers.open(self._directory)
+            self._open = Ledgers.open(self._directory, anchor=self._anchor)
         ledgers = self._open
         if create:
             _create(ledgers, name, plan)
@@ -124,7 +130,7 @@ def worker_command(adapters: str, place: WorkerPlace) -> list[str]:
     """The command that serves these adapters, named as module:attribute, from that place."""
     command = [sys.executable, "-m", "amends", "worker", "run", adapters]
     command += ["--state", str(place.directory), "--scope", place.scope]
-    command += ["--anchor", str(place.anchor)] if place.anchor else []
+    command += ["--anchor", text_of(place.anchor)] if place.anchor else []
     return [*command, "--encrypted"] if place.encrypted else command
 
 

@@ -45,20 +45,26 @@ _PAUSE_S: Final = 0.1
 class RemoteWorker(WorkerLink):
     """Where the workers of each tenant listen, and the folder of the ledgers about them.
 
-    Raises `Misuse` (`misuse.tls_address`).
+    `anchor` is where the floors of the ledgers are kept, a file or a `postgresql://` URL, unless it
+    is that folder. Raises `Misuse` (`misuse.tls_address`, `sealed.anchor_url`).
     """
 
     report: Final = ContainmentReport(known=False, reason="the worker runs on another machine")
     """What is known of its container."""
 
     def __init__(
-        self, addresses: Mapping[str, str], state: str | PathLike[str], files: TlsFiles
+        self,
+        addresses: Mapping[str, str],
+        state: str | PathLike[str],
+        files: TlsFiles,
+        *,
+        anchor: str | PathLike[str] | None = None,
     ) -> None:
         for address in addresses.values():
             read_address(address)
         self._addresses = dict(addresses)
         self._files = files
-        self._ledgers = HostLedgers(Path(state).absolute() / HOST)
+        self._ledgers = HostLedgers(Path(state).absolute() / HOST, anchor=anchor)
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     def initialise(self) -> None:

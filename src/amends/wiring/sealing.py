@@ -1,7 +1,7 @@
 """A folder of sealed records: its key ring, its anchor, and a place for each record.
 
     <folder>/keys.json        the key ring; keep a copy elsewhere
-    <folder>/anchor.db        the anchor, unless it is put elsewhere
+    <folder>/anchor.db        the anchor, unless it is a file elsewhere or on a server
     <folder>/<namespace>/<name>
 
 Everything is private to its user. Making a folder is explicit, and nothing that is missing is ever
@@ -18,11 +18,12 @@ import msgspec
 
 from amends.contracts.codes import coded
 from amends.contracts.errors import AmendsError
+from amends.sealed.anchors import Protection
 from amends.sealed.envelopes import Place
 from amends.sealed.files import LOCK_SUFFIX, NEW_SUFFIX, SealedFile, check_private
 from amends.sealed.keys import KEY_BYTES, KeyRing
-from amends.sealed.sqlite_anchor import SqliteAnchor
 from amends.sealed.vault import Storage
+from amends.wiring.anchors import AnchorPlace, OpenAnchor, make_anchor, open_anchor
 
 KEYS: Final = "keys.json"
 ANCHOR: Final = "anchor.db"
@@ -39,18 +40,18 @@ class _KeyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class SealedFolder:
     """An open folder. Close it when done."""
 
-    def __init__(self, directory: Path, keys: KeyRing, anchor: SqliteAnchor) -> None:
+    def __init__(self, directory: Path, keys: KeyRing, anchor: OpenAnchor) -> None:
         self.directory: Final = directory
         self._keys = keys
         self._anchor = anchor
 
     @classmethod
-    def make(cls, directory: Path, *, anchor: Path | None = None) -> "SealedFolder":
+    def make(cls, directory: Path, *, anchor: AnchorPlace | None = None) -> "SealedFolder":
         """Make a folder with a new key and an empty anchor.
 
         Put the anchor where whoever restores or loses the folder does not do the same to it.
-        Raises `Conflict` (`sealed.initialised`), `Unavailable` (`sealed.file_unsafe`,
-        `sealed.anchor_unreachable`).
+        Raises `Conflict` (`sealed.initialised`), `Unavailable` (`sealed.file_unsafe`), and as
+        `make_anchor`.
         """
         try:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -61,19 +62,18 @@ class SealedFolder:
             raise coded("sealed.initialised") from None
         except OSError:
             raise coded("sealed.file_unsafe", {"file": directory.name}) from None
-        SqliteAnchor.create_file(anchor or directory / ANCHOR)
+        make_anchor(anchor or directory / ANCHOR)
         return cls.open(directory, anchor=anchor)
 
     @classmethod
-    def open(cls, directory: Path, *, anchor: Path | None = None) -> "SealedFolder":
+    def open(cls, directory: Path, *, anchor: AnchorPlace | None = None) -> "SealedFolder":
         """Open a folder that is there.
 
-        Raises `Unavailable` (`sealed.keys_unavailable`, `sealed.anchor_unreachable`,
-        `sealed.file_unsafe` for keys or an anchor that others can touch), `Corrupt`
-        (`sealed.keys_malformed`).
+        Raises `Unavailable` (`sealed.keys_unavailable`, `sealed.file_unsafe` for keys that others
+        can touch), `Corrupt` (`sealed.keys_malformed`), and as `open_anchor`.
         """
         keys = _read_keys(directory / KEYS)
-        return cls(directory, keys, SqliteAnchor.open_file(anchor or directory / ANCHOR))
+        return cls(directory, keys, open_anchor(anchor or directory / ANCHOR))
 
     def storage(self, place: Place, *, max_bytes: int, encrypted: bool = False) -> Storage:
         """Everything that the record of this place is kept with. `max_bytes` are of the payload."""
@@ -97,6 +97,11 @@ class SealedFolder:
         except OSError:
             raise coded("sealed.file_unsafe", {"file": name}) from None
         return folder
+
+    @property
+    def protection(self) -> Protection:
+        """Against what the anchor protects what lies here."""
+        return self._anchor.protects(self.directory)
 
     def close(self) -> None:
         """Give the anchor back."""

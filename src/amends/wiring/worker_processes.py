@@ -50,7 +50,9 @@ class WorkerProcess(WorkerLink):
 
     `provisions` say what the resources of grants are on this machine; `environment` is all that the
     child gets besides what Python needs. `code` are the folders that adapters are imported from:
-    the one where their module lies, unless they are given.
+    the one where their module lies, unless they are given. `anchor` is where the floors of the
+    host's ledgers are kept, a file or a `postgresql://` URL; journals keep theirs in their folders,
+    where a contained worker reaches them.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class WorkerProcess(WorkerLink):
         provisions: Mapping[Resource, Provision] = _NOTHING,
         environment: Mapping[str, str] = _NO_VARIABLES,
         code: Iterable[str | PathLike[str]] | None = None,
+        anchor: str | PathLike[str] | None = None,
     ) -> None:
         self._adapters = adapters
         self._state = Path(state).absolute()
@@ -69,7 +72,7 @@ class WorkerProcess(WorkerLink):
         self._provisions = dict(provisions)
         self._variables = dict(environment)
         self._code = _folders_of(adapters) if code is None else tuple(map(Path, code))
-        self._ledgers = HostLedgers(self._state / HOST)
+        self._ledgers = HostLedgers(self._state / HOST, anchor=anchor)
         self._child: ChildWorker | None = None
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self.report: ContainmentReport | None = None

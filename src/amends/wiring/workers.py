@@ -28,6 +28,7 @@ from amends.journal.document import decode_journal, encode_journal
 from amends.journal.records import Journal, Ruling, open_journal
 from amends.protocol.bootstrap import Bootstrap
 from amends.protocol.greeting import NONCE_LENGTH
+from amends.sealed.anchors import Protection
 from amends.sealed.envelopes import Place
 from amends.sealed.used_names import UsedNames
 from amends.sealed.vault import Storage, Vault
@@ -36,6 +37,7 @@ from amends.transports.port import Transport
 from amends.transports.tls import TlsListener
 from amends.transports.tls_files import TlsFiles
 from amends.transports.unix_sockets import UnixListener
+from amends.wiring.anchors import AnchorPlace
 from amends.wiring.sealing import SealedFolder
 from amends.worker import ruling as by_hand
 from amends.worker.adapters import Adapters
@@ -54,7 +56,7 @@ class WorkerPlace(msgspec.Struct, frozen=True, kw_only=True):
 
     directory: Path
     scope: str
-    anchor: Path | None = None
+    anchor: AnchorPlace | None = None
     limits: JournalLimits = JournalLimits()
     encrypted: bool = False
 
@@ -82,15 +84,17 @@ class Door(NamedTuple):
     group: int | None = None
 
 
-def initialise_worker(place: WorkerPlace) -> None:
+def initialise_worker(place: WorkerPlace) -> Protection:
     """Make a worker's folder with an empty journal for one tenant scope.
 
-    Raises as `SealedFolder.make` and `Vault.initialise`.
+    Gives against what its anchor protects the journal. Raises as `SealedFolder.make` and
+    `Vault.initialise`.
     """
     journal = encode_journal(open_journal(check_token(place.scope, "tenant_scope")))
     with closing(SealedFolder.make(place.directory, anchor=place.anchor)) as folder:
         folder.private(_SESSIONS)
         Vault.initialise(_storage(folder, place), journal)
+        return folder.protection
 
 
 async def serve_child(adapters: Adapters, place: WorkerPlace, descriptors: Descriptors) -> None:

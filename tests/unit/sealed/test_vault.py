@@ -3,7 +3,6 @@
 import errno
 import shutil
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import apsw
@@ -11,10 +10,9 @@ import pytest
 
 from amends.contracts.errors import AmendsError, Unavailable
 from amends.contracts.persistence import content_digest
-from amends.contracts.worker_identity import Fingerprint
-from amends.sealed.anchors import FIRST, Floor
+from amends.sealed.anchors import FIRST, Floor, Protection
 from amends.sealed.envelopes import Place
-from amends.sealed.sqlite_anchor import Protection, SqliteAnchor
+from amends.sealed.sqlite_anchor import SqliteAnchor
 from amends.sealed.vault import Storage, Vault
 from amends.testing.faulty_disk import FaultyDisk
 from amends.testing.faulty_files import FaultyFiles
@@ -81,61 +79,6 @@ def copy_of(path: Path) -> Path:
 
 def put_back(path: Path, copy: Path) -> None:
     shutil.copy2(copy, record_of(path))
-
-
-@pytest.mark.fault(36)
-@pytest.mark.rule("ST-1", "ST-2")
-def test_an_old_copy_is_found_by_its_anchor(tmp_path: Path) -> None:
-    storage = begun(tmp_path)
-    copy = copy_of(tmp_path)
-    Vault.open(storage).save(b"second")
-    put_back(tmp_path, copy)
-    with refused_with("sealed.rolled_back"):
-        Vault.open(storage)
-
-
-@pytest.mark.fault(35)
-@pytest.mark.rule("ST-2")
-def test_a_blank_place_under_an_anchor_is_never_begun_anew(tmp_path: Path) -> None:
-    storage = begun(tmp_path)
-    record_of(tmp_path).unlink()
-    with refused_with("sealed.local_lost"):
-        Vault.open(storage)
-    with refused_with("sealed.local_lost"):
-        Vault.initialise(storage, b"first")
-
-
-@pytest.mark.fault(38)
-@pytest.mark.rule("ST-2")
-@pytest.mark.parametrize("later", [[b"third"], [b"third", b"fourth"]])
-def test_an_old_anchor_is_found_by_its_record(tmp_path: Path, later: list[bytes]) -> None:
-    begun(tmp_path, b"second")
-    old = Path(shutil.copy2(tmp_path / "anchor.db", tmp_path / "old.db"))
-    for payload in later:
-        Vault.open(storage_in(tmp_path)).save(payload)
-    shutil.copy2(old, tmp_path / "anchor.db")
-    with refused_with("sealed.ahead"):
-        Vault.open(storage_in(tmp_path))
-
-
-@pytest.mark.rule("ST-2")
-def test_a_fork_is_found_by_its_anchor(tmp_path: Path) -> None:
-    storage = begun(tmp_path)
-    before, anchor = copy_of(tmp_path), shutil.copy2(tmp_path / "anchor.db", tmp_path / "old.db")
-    Vault.open(storage).save(b"one story")
-    put_back(tmp_path, before)
-    fork = SqliteAnchor.open_file(Path(anchor))
-    Vault.open(storage_in(tmp_path, anchor=fork)).save(b"another story")
-    with refused_with("sealed.forked"):
-        Vault.open(storage)
-
-
-@pytest.mark.rule("ST-1")
-def test_a_transplanted_record_is_refused(tmp_path: Path) -> None:
-    storage = begun(tmp_path)
-    other = storage._replace(place=Place("worker-journal", "tenant-other"))
-    with refused_with("sealed.transplanted"):
-        Vault.initialise(other, b"first")
 
 
 @pytest.mark.rule("ST-2")
@@ -347,19 +290,6 @@ def saves(vault: Vault, anchor: SqliteAnchor, files: FaultyFiles) -> bool:
 
 
 @pytest.mark.rule("ST-3")
-def test_opening_ends_every_writer_before_it(tmp_path: Path) -> None:
-    storage = begun(tmp_path)
-    old = Vault.open(storage)
-    new = Vault.open(storage)
-    with refused_with("sealed.fenced"):
-        old.save(b"late")
-    with refused_with("sealed.poisoned"):
-        old.save(b"late")
-    new.save(b"second")
-    assert Vault.open(storage).payload == b"second"
-
-
-@pytest.mark.rule("ST-3")
 def test_a_writer_that_is_fenced_out_in_mid_save_has_written_nothing_that_counts(
     tmp_path: Path,
 ) -> None:
@@ -393,41 +323,6 @@ def test_an_opening_that_is_overtaken_while_it_waits_serves_nothing(tmp_path: Pa
 
 
 # ── the anchor itself ────────────────────────────────────────────────────────────────────────────
-
-
-@pytest.mark.rule("ST-3")
-def test_a_fence_is_never_established_by_a_write_and_never_given_twice(tmp_path: Path) -> None:
-    anchor = anchor_in(tmp_path)
-    with refused_with("sealed.not_initialised"):
-        anchor.reserve(PLACE)
-    anchor.create(PLACE, FIRST)
-    with refused_with("sealed.initialised"):
-        anchor.create(PLACE, FIRST)
-    one, two = anchor.reserve(PLACE), anchor.reserve(PLACE)
-    assert (one.fence, two.fence) == (1, 2)
-    moved = Floor(1, Fingerprint("1" * 64), 2)
-    for stale in (FIRST, one, Floor(0, FIRST.commitment, 9)):
-        with refused_with("sealed.fenced"):
-            anchor.advance(PLACE, stale, moved)
-    with refused_with("sealed.fenced"):
-        anchor.advance(Place("worker-journal", "unknown"), two, moved)
-    anchor.advance(PLACE, two, moved)
-    with refused_with("sealed.anchor_moved"):
-        anchor.advance(PLACE, two, Floor(1, Fingerprint("2" * 64), 2))
-    assert anchor.floor(PLACE) == moved
-    with refused_with("sealed.fenced"):
-        anchor.advance(PLACE, Floor(1, moved.commitment, 0), Floor(2, moved.commitment, 0))
-
-
-@pytest.mark.rule("ST-3")
-def test_threads_that_share_an_anchor_take_turns_and_no_fence_is_given_twice(
-    tmp_path: Path,
-) -> None:
-    anchor = anchor_in(tmp_path)
-    anchor.create(PLACE, FIRST)
-    with ThreadPoolExecutor(4) as threads:
-        floors = list(threads.map(anchor.reserve, [PLACE] * 100))
-    assert sorted(floor.fence for floor in floors) == list(range(1, 101))
 
 
 def test_an_anchor_that_another_process_holds_for_too_long_is_asked_again(tmp_path: Path) -> None:

@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from amends.wiring.comparing import Compared
 
 _LEDGERS: Final = Parameter(help="The folder of the ledgers: host in the state of a worker.")
-_ANCHOR: Final = Parameter(help="The anchor's file of the ledgers, if it is not in their folder.")
+_ANCHOR: Final = Parameter(help="The anchor of the ledgers, if it is not in their folder.")
 
 
 def compare(
     ledgers: Annotated[Path, _LEDGERS],
     /,
     *,
-    ledgers_anchor: Annotated[Path | None, _ANCHOR] = None,
+    ledgers_anchor: Annotated[str | None, _ANCHOR] = None,
     json: Annotated[Flag, Parameter(help="Print one JSON document.")] = False,
     journal: Journal,
 ) -> int:
@@ -32,9 +32,11 @@ def compare(
 
     from amends.cli import exits
     from amends.cli.answers import Answer, give
+    from amends.wiring.anchors import anchor_place
     from amends.wiring.comparing import Standing, compare
 
-    found = compare(journal.place(), ledgers, anchor=ledgers_anchor)
+    theirs = None if ledgers_anchor is None else anchor_place(ledgers_anchor)
+    found = compare(journal.place(), ledgers, anchor=theirs)
     other = [one for one in found if one.standing is not Standing.AGREED]
     alarming = any(one.standing is not Standing.AHEAD for one in other)
     entries: list[Json] = [

@@ -1,4 +1,4 @@
-"""`amends worker resolve`, `release` and `supersede`: what operators write into a journal."""
+"""`amends worker resolve`, `release`, `supersede`, `accept-anchor`: what operators rule."""
 
 from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 
@@ -91,6 +91,19 @@ def supersede(
 
     ruling = Ruling(who=who, why=why, evidence=evidence)
     supersede_by_hand(journal.place(), operation_key, compensation_key, grant, ruling)
+
+
+def accept_anchor(
+    anchor: Annotated[str, Parameter(help="The URL of the anchor.")],
+    /,
+    *,
+    who: Annotated[str, _WHO],
+    why: Annotated[str, _WHY],
+) -> None:
+    """Go on with an anchor's server that was restored or failed over."""
+    from amends.wiring.anchors import accept_server
+
+    accept_server(anchor, who=who, why=why)
 
 
 def _ended(ending: Ending, why: str, output: str) -> "Terminal":

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 from cyclopts import Parameter
 
@@ -24,30 +24,44 @@ class Journal:
     scope
         The tenant scope that the journal belongs to.
     anchor
-        The anchor's file, if it is not in the folder.
+        The anchor, if it is not in the folder: a file, or postgresql://role@host/database?schema=name.
     encrypted
         Encrypt what is written. Say it each time, or never.
     """
 
     state: Annotated[Path, Parameter(env_var="AMENDS_WORKER_STATE")]
     scope: Annotated[str, Parameter(env_var="AMENDS_WORKER_SCOPE")]
-    anchor: Annotated[Path | None, Parameter(env_var="AMENDS_WORKER_ANCHOR")] = None
+    anchor: Annotated[str | None, Parameter(env_var="AMENDS_WORKER_ANCHOR")] = None
     encrypted: Flag = False
 
     def place(self) -> "WorkerPlace":
         """As the wiring takes it."""
+        from amends.wiring.anchors import anchor_place
         from amends.wiring.workers import WorkerPlace
 
         return WorkerPlace(
-            directory=self.state, scope=self.scope, anchor=self.anchor, encrypted=self.encrypted
+            directory=self.state,
+            scope=self.scope,
+            anchor=None if self.anchor is None else anchor_place(self.anchor),
+            encrypted=self.encrypted,
         )
+
+
+_SAME_DISK: Final = (
+    "The anchor lies on the journal's own disk. It finds single files that are put back, and not a "
+    "disk that is restored as a whole; --anchor puts it elsewhere."
+)
 
 
 def init(*, journal: Journal) -> None:
     """Make a worker's folder with an empty journal."""
+    import sys
+
+    from amends.sealed.anchors import Protection
     from amends.wiring.workers import initialise_worker
 
-    initialise_worker(journal.place())
+    if initialise_worker(journal.place()) is Protection.SINGLE_FILES:
+        print(_SAME_DISK, file=sys.stderr)
 
 
 def run(

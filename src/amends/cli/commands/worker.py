@@ -17,6 +17,9 @@ def _worker() -> App:
     app.command("amends.cli.commands.journals:release", name="release", help=_RELEASE)
     app.command("amends.cli.commands.journals:supersede", name="supersede", help=_SUPERSEDE)
     app.command("amends.cli.commands.comparing:compare", name="compare", help=_COMPARE)
+    app.command(
+        "amends.cli.commands.journals:accept_anchor", name="accept-anchor", help=_ACCEPT_ANCHOR
+    )
     app.command("amends.cli.commands.containing:containment", name="containment", help=_CONTAIN)
     return app
 
@@ -54,6 +57,11 @@ _COMPARE: Final = (
     "Compare a journal with the ledgers of its host.\n\n"
     "An orphan is an effect that no ledger claims: the host forgot that it had asked for it. Exit "
     "code 1 says that there is one, or that both sides contradict. Nothing is changed."
+)
+_ACCEPT_ANCHOR: Final = (
+    "Go on with an anchor's server that was restored or failed over.\n\n"
+    "It ends every opening there was. Compare records and anchor first: a record that is one save "
+    "ahead of its floor is taken as after a crash. The anchor keeps who accepted it, and why."
 )
 _CONTAIN: Final = (
     "Show whether workers can be contained here.\n\n"
