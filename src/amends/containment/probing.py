@@ -215,6 +215,7 @@ async def _output(command: Sequence[str], environment: Mapping[str, str]) -> byt
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
+            process_group=0,
         )
     except OSError:
         raise _Failed(f"{command[0]} cannot be run") from None
@@ -224,7 +225,7 @@ async def _output(command: Sequence[str], environment: Mapping[str, str]) -> byt
         raise _Failed(f"{command[0]} did not end in time") from None
     finally:
         if process.returncode is None:
-            process.kill()
+            os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
     if process.returncode:
         raise _Failed(_last_line(errors) or f"{command[0]} failed")

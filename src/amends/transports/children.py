@@ -12,6 +12,7 @@ The child's standard input is empty, and what it prints goes to this process's s
 
 import asyncio
 import os
+import signal
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from typing import Final
@@ -46,9 +47,12 @@ class ChildWorker:
         return await self.process.wait()
 
     def kill(self) -> None:
-        """Send SIGKILL, if it still runs."""
-        with suppress(ProcessLookupError):
-            self.process.kill()
+        """Send SIGKILL, if it still runs, to it and to what it started before that is contained.
+
+        A `bwrap` that is killed by itself, as it starts, leaves a half-made container waiting for
+        it for ever, with the pipes in hand.
+        """
+        _kill(self.process)
 
 
 async def start_child(
@@ -76,7 +80,7 @@ async def start_child(
             ours.pop_all()
             return ChildWorker(process, await open_pipes(to_host, from_host))
         except BaseException:
-            process.kill()
+            _kill(process)
             await process.wait()
             raise
 
@@ -92,7 +96,15 @@ async def _start(
         stdin=asyncio.subprocess.DEVNULL,
         stdout=_STANDARD_ERROR,
         env=None if environment is None else dict(environment),
+        process_group=0,
     )
+
+
+def _kill(process: asyncio.subprocess.Process) -> None:
+    """Its whole group, whose number is nobody else's until it is reaped."""
+    if process.returncode is None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 def _pipe(reader: ExitStack, writer: ExitStack) -> tuple[int, int]:

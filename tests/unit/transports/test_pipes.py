@@ -220,6 +220,23 @@ async def test_a_child_is_killed_also_when_whoever_stops_it_is_stopped() -> None
     assert await asyncio.wait_for(child.process.wait(), 5) < 0
 
 
+FORKS: Final = """
+import os, sys, time
+if os.fork():
+    os.write(int(sys.argv[-1]), b"x")
+time.sleep(60)
+"""
+
+
+async def test_what_a_child_started_is_killed_with_it_and_the_pipe_ends_at_once() -> None:
+    """As with a bwrap that is killed between making its container and letting it go on."""
+    child = await start_child([sys.executable, "-c", FORKS], BOOTSTRAP)
+    assert await child.transport.receive() == b"x"
+    child.kill()
+    assert await asyncio.wait_for(child.transport.receive(), 5) == b""
+    assert await child.stop() < 0
+
+
 async def test_a_child_gets_the_environment_that_it_is_given() -> None:
     child = await start_child(
         [sys.executable, "-c", "import os, sys; sys.exit('HOME' in os.environ)"],
