@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 
 import apsw
@@ -154,6 +155,29 @@ async def test_where_few_wait_those_who_were_just_told_go_along(
     goes_on.set()
     await asyncio.gather(*first, *late)
     assert written == [9, 11]
+    await store.close()
+
+
+async def test_a_batch_that_cannot_be_written_costs_nobody_the_answer_to_the_one_before(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await open_sqlite(path)
+    session = store._file.writer._session
+    write, batches = session.write, count(0)
+
+    def fail_once(batch: Sequence[Prepared], patience_ms: int) -> list[Verdict]:
+        if next(batches) == 1:
+            raise MemoryError
+        return write(batch, patience_ms)
+
+    monkeypatch.setattr(session, "write", fail_once)
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)
+    calls = [store.commit(_insert(number)) for number in range(64)]
+    answers = await asyncio.gather(*calls, return_exceptions=True)
+    assert all(isinstance(answer, Accepted) for answer in answers[:32])
+    assert {getattr(answer, "code", None) for answer in answers[32:]} == {"store.commit_unknown"}
+    assert _count(path) == 32
+    await commit(store, Insert(a_transaction("later")))
     await store.close()
 
 

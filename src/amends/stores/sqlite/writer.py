@@ -42,6 +42,7 @@ FEW: Final = 8
 """A half is at least so many: for fewer a flush of their own is not worth its cost."""
 
 _STANDS_ASIDE_S: Final = 0.002
+"""However slow the thread is to begin, the loop waits no longer for it."""
 
 
 class Waiting(msgspec.Struct, frozen=True, gc=False):
@@ -251,8 +252,10 @@ class Writer:
         Where few wait, the batch begins when these have had their turn, and takes them along.
         """
         if len(self._queue) >= FEW:
-            self._begin(len(batch))
-            _keep_promises(batch, outcome, loop)
+            try:
+                self._begin(len(batch))
+            finally:
+                _keep_promises(batch, outcome, loop)
         else:
             _keep_promises(batch, outcome, loop)
             loop.call_soon(self._begin, 0)
