@@ -6,6 +6,7 @@ are on, as Amends insists.
 """
 
 import os
+import tempfile
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +19,9 @@ import asyncpg
 from amends.testing.postgres_server import ROLE, PostgresServer, run_apart
 
 PLACE: Final = "AMENDS_BENCH_POSTGRESQL"
+KEYS: Final = "AMENDS_BENCH_KEYS"
+"""The folder with the keys of databases that stay: a store is only opened with its own key."""
+
 SETTINGS: Final = MappingProxyType(
     {
         "shared_buffers": "512MB",
@@ -38,13 +42,13 @@ class Bench(NamedTuple):
 @contextmanager
 def server_for_all() -> Iterator[None]:
     """A server, whose place is told to every case that is started meanwhile."""
-    with PostgresServer(SETTINGS) as server:
+    with PostgresServer(SETTINGS) as server, tempfile.TemporaryDirectory() as keys:
         server.lend()  # which makes the role
-        os.environ[PLACE] = str(server.port)
+        os.environ.update({PLACE: str(server.port), KEYS: keys})
         try:
             yield
         finally:
-            del os.environ[PLACE]
+            del os.environ[PLACE], os.environ[KEYS]
 
 
 @contextmanager
@@ -61,7 +65,8 @@ def bench(folder: Path, name: str = "") -> Iterator[Bench]:
         run_apart(lambda: _do(f"{asked}/postgres", f"CREATE DATABASE {chosen} OWNER {ROLE}"))
     run_apart(lambda: _do(f"{asked}/postgres", "CHECKPOINT"))
     try:
-        yield Bench(f"postgresql://{ROLE}@{server}/{chosen}?folder={folder}", f"{asked}/{chosen}")
+        keys = os.environ[KEYS] if name else folder
+        yield Bench(f"postgresql://{ROLE}@{server}/{chosen}?folder={keys}", f"{asked}/{chosen}")
     finally:
         if not name:
             run_apart(lambda: _do(f"{asked}/postgres", f"DROP DATABASE {chosen} WITH (FORCE)"))

@@ -182,9 +182,9 @@ def test_a_signal_that_comes_while_the_store_is_opened_is_heard(
 
     real = opening.open_store
 
-    async def opened(url: str) -> object:
+    async def opened(url: str, *, looks: bool) -> object:
         os.kill(os.getpid(), signal.SIGTERM)
-        return await real(url)
+        return await real(url, looks=looks)
 
     shell.planned("t1")
     monkeypatch.setattr(opening, "open_store", opened)
