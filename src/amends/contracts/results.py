@@ -27,6 +27,9 @@ class NextStep(msgspec.Struct, frozen=True):
     text: str
 
 
+_AGAIN: Final = "Nothing happened, and it may be asked for again."
+
+
 class Result(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The current projection of one action.
 
@@ -85,15 +88,20 @@ class Result(msgspec.Struct, frozen=True, gc=False, kw_only=True):
             "transaction_id": self.transaction_id,
             "action_id": self.action_id,
         }
-        code = self._code()
-        if self.error is not None and code == self.error.code and code not in CODES:
-            return ProviderFailed(
-                code,
-                self.error.message or "The provider refused.",
-                details=details,
-                next_step=CODES["provider.failed"].next_step,
-            )
-        return coded(code, details)
+        code, error = self._code(), self.error
+        if error is None or code != error.code:
+            return coded(code, details)
+        if error.details:
+            details["provider_details"] = dict(error.details)
+        if code in CODES:
+            return coded(code, details)
+        again = error.retryable and self.verdict is Verdict.NOT_COMMITTED
+        return ProviderFailed(
+            code,
+            error.message or "The provider refused.",
+            details=details,
+            next_step=_AGAIN if again else CODES["provider.failed"].next_step,
+        )
 
     def _code(self) -> str:
         if self.status in (WireStatus.OUTCOME_UNKNOWN, WireStatus.RECONCILING):

@@ -91,6 +91,26 @@ def test_a_providers_own_words_are_shown_and_where_there_are_none_ours() -> None
     assert silent.explanation().message == "The provider refused."
 
 
+@pytest.mark.parametrize(
+    ("code", "retryable", "verdict", "says"),
+    [
+        ("provider.failed", False, Verdict.NOT_COMMITTED, "Read the provider's code"),
+        ("card_declined", False, Verdict.NOT_COMMITTED, "Read the provider's code"),
+        ("connector.unreachable", True, Verdict.NOT_COMMITTED, "it may be asked for again"),
+        ("half_done", True, Verdict.PARTIAL, "Read the provider's code"),
+    ],
+)
+def test_what_the_provider_said_comes_along_and_a_retry_is_named_where_nothing_happened(
+    code: str, retryable: bool, verdict: Verdict, says: str
+) -> None:
+    told: dict[str, Json] = {"status": 402, "provider_code": "card_declined"}
+    error = ErrorInfo(code=code, retryable=retryable, details=told)
+    raised = result(WireStatus.FAILED, error=error, verdict=verdict).explanation()
+    assert raised.details["provider_details"] == told
+    assert raised.details["status"] == "failed"
+    assert says in raised.next_step
+
+
 @pytest.mark.parametrize("status", WireStatus)
 def test_no_status_without_an_output_gives_one(status: WireStatus) -> None:
     with pytest.raises(AmendsError):
