@@ -15,7 +15,7 @@ from amends.contracts.ids import TransactionId
 from amends.contracts.times import format_instant
 from amends.receipts.bundle import Bundle
 from amends.recovery.checkpointing import Checkpointer
-from amends.stores.postgres.statements import FEED_LOCK
+from amends.stores.postgres.function import FEED_LOCK
 from amends.stores.postgres.survey import PostgresSurvey
 from amends.testing.invariants import canary_absent
 from amends.testing.postgres_server import Database, PostgresServer

@@ -1,10 +1,11 @@
 """COMMIT whose answer is lost: what was written is found again, and nothing is written twice."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
+import asyncpg
 import pytest
 
 from amends.contracts.documents import TransactionRecord
@@ -14,7 +15,14 @@ from amends.stores.postgres import PostgresStore, open_postgres
 from amends.testing.postgres_bench import PostgresBench
 from amends.testing.postgres_server import PostgresServer
 from amends.testing.store_contract_trial import commit, error_of
-from amends.testing.store_documents import TENANT, a_transaction, chain_named, changed, links
+from amends.testing.store_documents import (
+    TENANT,
+    a_transaction,
+    chain_named,
+    changed,
+    links,
+    tail_of,
+)
 from amends.testing.tcp_proxy import Cut, TcpProxy
 
 CUTS = (Cut.BEFORE_COMMIT, Cut.AFTER_COMMIT)
@@ -204,6 +212,44 @@ async def test_a_connection_that_was_cut_is_never_used_again_and_nothing_acknowl
             accepted.append(record.transaction_id)
         page = await (await on.bench.open()).list(TransactionRecord, TENANT, limit=100)
         assert len(page.items) == len(accepted) == 40
+
+
+@pytest.mark.fault(16)
+@pytest.mark.case("DBC-01", "DBC-03")
+async def test_a_statement_that_still_runs_when_it_is_looked_up_is_ended_and_never_carried_out(
+    postgres_server: PostgresServer,
+) -> None:
+    """It waits for a row that somebody holds while its client goes away."""
+    async with stage(postgres_server) as on:
+        record = a_transaction()
+        await commit(on.store, Insert(record), links())
+        holder, watcher = [await asyncpg.connect(on.bench.database.superuser_url) for _ in range(2)]
+        try:
+            await holder.execute("BEGIN; SELECT 1 FROM amends.transactions FOR UPDATE")
+            again = links(1, tail=tail_of(links()))
+            changes = (Replace(changed(record)), again)
+            waiting = asyncio.ensure_future(on.store.commit(ChangeSet(changes=changes)))
+            waits = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+            lost = await _found(lambda: watcher.fetchval(waits))
+            on.proxy.cut_all()
+            gone = "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1)"
+            await _found(lambda: watcher.fetchval(gone, lost))
+            assert not waiting.done()
+            await holder.execute("COMMIT")
+        finally:
+            await holder.close()
+            await watcher.close()
+        assert isinstance(await waiting, Accepted)
+        assert await on.record() == changed(record)
+        assert len(await on.store.receipts(TENANT, chain_named("1"))) == 2
+
+
+async def _found(ask: Callable[[], Awaitable[object]]) -> object:
+    for _ in range(1000):
+        if found := await ask():
+            return found
+        await asyncio.sleep(0.01)
+    raise AssertionError("it never came to that")
 
 
 async def _eventually(holds: Callable[[], object]) -> None:

@@ -139,7 +139,7 @@ class Engine:
                 running.answer.set_exception(coded("transaction.outcome_unknown"))
 
     async def _time(self) -> datetime | None:
-        """The store's time as it may be by now; none where the store does not tell.
+        """The store's time as it may be by now at the latest; none where the store does not tell.
 
         This process may have stood still while the answer was waiting for it, so the time that the
         question took by the local clock is added.
@@ -147,7 +147,7 @@ class Engine:
         loop = asyncio.get_running_loop()
         asked = loop.time()
         try:
-            told = await self.environment.store.now()
+            told = await self.environment.store.by_now()
         except Unavailable:
             return None
         return told + timedelta(seconds=loop.time() - asked)

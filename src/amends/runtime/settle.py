@@ -130,7 +130,7 @@ class Settle:
         action = await self._settle_actions(draft, running, settled, now)
         await self._give_back_slot(draft, record, now)
         if running.dispatched_at is not None:
-            dispatched = running.dispatched_at
+            dispatched = min(running.dispatched_at, now)  # it is the latest that it may have been
             type_ = ReceiptType.DISPATCHED
             draft.step(record_step(type_, running.record, running.actor, dispatched))
         draft.step(record_step(_TYPES[settled.event], record, running.actor, now))

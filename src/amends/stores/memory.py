@@ -135,6 +135,10 @@ class MemoryStore:
         """See `Store.now`."""
         return self._open.clock()
 
+    async def by_now(self) -> datetime:
+        """See `Store.by_now`."""
+        return await self.now()
+
     async def news(self, seconds: float) -> None:
         """See `Store.news`. It only waits."""
         assert self._open is not None

@@ -230,7 +230,14 @@ class Store(Protocol):
         ...
 
     async def now(self) -> datetime:
-        """The store's clock, the only one that leases and due times are compared with."""
+        """The store's clock, the only one that leases and due times are compared with.
+
+        It may be a little behind, by what an answer takes to come here, and is never ahead.
+        """
+        ...
+
+    async def by_now(self) -> datetime:
+        """What the store's clock may show by now, at the latest: what licences are measured by."""
         ...
 
     async def news(self, seconds: float) -> None:

@@ -4,8 +4,9 @@
         proxy.cut_next(Cut.AFTER_COMMIT)
         store = await open_postgres(proxy.beside(url))
 
-It reads no more of the protocol than the one message that it waits for. A COMMIT that is cut before
-never reaches the server; one that is cut after was carried out, and its answer is kept back. With
+It reads no more of the protocol than the messages that it waits for: a COMMIT, and a statement that
+writes a batch outside of any transaction, which is a COMMIT as well. One that is cut before never
+reaches the server; one that is cut after was carried out, and its answer is kept back. With
 `STATEMENT`, any statement with values is cut so, which commits by itself outside of a transaction.
 
 Deliberately not here: TLS, and any other database.
@@ -20,6 +21,8 @@ from urllib.parse import urlsplit, urlunsplit
 
 COMMIT: Final = b"COMMIT\x00"
 STATEMENT: Final = b"S\x00\x00\x00\x04"
+_ENDS: Final = (b"COMMIT", b"ROLLBACK")
+_WRITE: Final = b"amends.write("
 _CHUNK: Final = 65_536
 
 
@@ -28,6 +31,27 @@ class Cut(Enum):
 
     BEFORE_COMMIT = auto()
     AFTER_COMMIT = auto()
+
+
+class _Spoken:
+    """What a client says over one connection, one message or more at a time."""
+
+    def __init__(self, waits_for: bytes) -> None:
+        self._waits_for = waits_for
+        self._writes: set[bytes] = set()
+        self._began = False
+
+    def commits(self, data: bytes) -> bool:
+        """Whether this makes something durable."""
+        if self._waits_for != COMMIT:
+            return data.endswith(self._waits_for)
+        kind, text = data[:1], data[5:]
+        if kind == b"Q":
+            self._began = not text.startswith(_ENDS) and (self._began or text.startswith(b"BEGIN"))
+            return text.endswith(COMMIT)
+        if kind == b"P" and _WRITE in text:
+            self._writes.add(text.partition(b"\x00")[0])
+        return kind == b"B" and not self._began and text.split(b"\x00", 2)[1] in self._writes
 
 
 class TcpProxy:
@@ -40,6 +64,8 @@ class TcpProxy:
         self._spared = 0
         self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
+        self.asked = 0
+        """How often a client has said something, which is then answered."""
         self.cuts = 0
         """How many connections were cut as told."""
         self.refusing = False
@@ -103,9 +129,11 @@ class TcpProxy:
     async def _forward(
         self, reader: asyncio.StreamReader, server: asyncio.StreamWriter, kept_back: asyncio.Event
     ) -> None:
+        spoken = _Spoken(self._waits_for)
         with contextlib.suppress(OSError):
             while data := await reader.read(_CHUNK):
-                cut = self._cut(data)
+                self.asked += 1
+                cut = self._cut() if spoken.commits(data) else None
                 if cut is Cut.BEFORE_COMMIT:
                     return
                 if cut is Cut.AFTER_COMMIT:
@@ -113,9 +141,9 @@ class TcpProxy:
                 server.write(data)
                 await server.drain()
 
-    def _cut(self, data: bytes) -> Cut | None:
+    def _cut(self) -> Cut | None:
         """How to cut now, if at all."""
-        if not self._armed or not data.endswith(self._waits_for):
+        if not self._armed:
             return None
         if self._spared:
             self._spared -= 1

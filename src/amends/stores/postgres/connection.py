@@ -29,6 +29,7 @@ from amends.stores.postgres.address import Address
 from amends.stores.postgres.demands import check_server
 from amends.stores.postgres.failures import CLOSED, REPORTED, failed, foreign_loop, unreachable
 from amends.stores.postgres.migrations import SYNCHRONOUS, SYSTEM, TIMELINE
+from amends.stores.postgres.server_time import ServerTime
 from amends.stores.rows import to_micros
 
 CONNECT_S: Final = 10.0
@@ -38,7 +39,8 @@ PATIENCE_S: Final = 15.0
 PAUSE_S: Final = 0.1
 _STAND: Final = (
     f"SELECT lineage, synchronous, system_identifier = {SYSTEM} AND timeline = {TIMELINE},"
-    f" {TIMELINE}"
+    f" {TIMELINE}, pg_backend_pid(),"
+    " (SELECT backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid())"
     " FROM amends.store"
 )
 
@@ -52,6 +54,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
 
     address: Address
     clock: Callable[[], datetime | None] = _server_time
+    time: ServerTime = msgspec.field(default_factory=ServerTime)
     readers: int = 4
     patience_s: float = PATIENCE_S
     taking_over: bool = False
@@ -106,10 +109,12 @@ async def whole(connection: Any, address: Address) -> AsyncIterator[None]:
 
 
 class Standing(NamedTuple):
-    """Which store it is, and on which timeline of its server."""
+    """Which store it is, on which timeline of its server, and who serves this connection there."""
 
     lineage: str
     timeline: int
+    pid: int = 0
+    began: datetime | None = None
 
 
 async def check_timeline(connection: Any, *, taking_over: bool = False) -> Standing:
@@ -117,7 +122,7 @@ async def check_timeline(connection: Any, *, taking_over: bool = False) -> Stand
 
     Raises `Unavailable` (`store.timeline_changed`).
     """
-    lineage, synchronous, same, timeline = await connection.fetchrow(_STAND)
+    lineage, synchronous, same, timeline, pid, began = await connection.fetchrow(_STAND)
     if not same and not taking_over:
         if not synchronous:
             raise Unavailable(
@@ -128,7 +133,7 @@ async def check_timeline(connection: Any, *, taking_over: bool = False) -> Stand
                 " a file: it freezes what is open.",
             )
         await accept_timeline(connection)
-    return Standing(lineage, timeline)
+    return Standing(lineage, timeline, pid, began)
 
 
 async def take_over(connection: Any) -> None:
@@ -179,6 +184,7 @@ class Connections:
             try:
                 yield connection
             except BaseException:
+                self._terms.time.forget()
                 connection.terminate()
                 raise
             if connection.is_closed() or connection.is_in_transaction() or self.closed:
@@ -215,6 +221,7 @@ class Connections:
     async def _open(self) -> Any:
         if self.closed:
             raise CLOSED.exception()
+        self._terms.time.forget()
         connection = await connect(self._terms.address)
         try:
             async with whole(connection, self._terms.address):

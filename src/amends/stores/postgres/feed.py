@@ -17,7 +17,7 @@ Deliberately not here: who follows, and how far they have come.
 import asyncio
 from typing import Any, Final
 
-from amends.stores.postgres.statements import FEED_LOCK
+from amends.stores.postgres.function import FEED_LOCK
 
 PAUSE_S: Final = 0.002
 PATIENCE_TIMES: Final = 100

@@ -17,7 +17,7 @@ from typing import Any, Final
 from amends.contracts.errors import AmendsError
 from amends.stores.postgres.connection import Terms, connect
 from amends.stores.postgres.failures import REPORTED
-from amends.stores.postgres.statements import NEWS
+from amends.stores.postgres.function import NEWS
 
 _FAILURES: Final = (AmendsError, *REPORTED)
 

@@ -43,6 +43,7 @@ _THERE: Final = (
 MIGRATIONS: Final = (
     Migration(1, "documents and receipts", schema.DOCUMENTS_AND_RECEIPTS),
     Migration(2, "the key of all replicas", schema.SIGNER),
+    Migration(3, "a batch in one statement", schema.WRITING_AT_ONCE),
 )
 
 

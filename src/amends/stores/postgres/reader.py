@@ -18,6 +18,7 @@ from amends.stores.port import FeedEntry, Page, Stored
 from amends.stores.postgres.connection import Connections, Terms, patiently, until
 from amends.stores.postgres.failures import REPORTED, failed
 from amends.stores.postgres.feed import find_reach
+from amends.stores.postgres.server_time import Moment, Told
 from amends.stores.postgres.shared_question import SharedQuestion
 from amends.stores.postgres.writes import is_storable
 from amends.stores.rows import Row, read_entry, read_receipt, read_row, show_row, to_micros
@@ -58,7 +59,7 @@ class Reader:
     def __init__(self, connections: Connections, terms: Terms) -> None:
         self._connections = connections
         self._terms = terms
-        self._time = SharedQuestion(self._now)
+        self._time = SharedQuestion(self._ask_time)
 
     async def get(self, type_: type[D], tenant: str, id_: str) -> Stored[D] | None:
         """See `Store.get`."""
@@ -147,13 +148,26 @@ class Reader:
         return await self._ask(sql, *values)
 
     async def now(self) -> datetime:
-        """See `Store.now`. All who ask at the same moment share one question."""
-        return await self._time.answer()
+        """See `Store.now`."""
+        return (await self._moment()).earliest
 
-    async def _now(self) -> datetime:
+    async def by_now(self) -> datetime:
+        """See `Store.by_now`."""
+        return (await self._moment()).latest
+
+    async def _moment(self) -> Moment:
+        """The server's time; asked for unless it was told lately, by all at once who have to."""
+        time, fixed = self._terms.time, self._terms.now() is not None
+        moment = None if fixed else time.carried()
+        if moment is not None:
+            return moment
+        told = await self._time.answer()
+        return Moment(told.time, told.time) if fixed else told.by(time.ticks())
+
+    async def _ask_time(self) -> Told:
+        sent = self._terms.time.ticks()
         rows = await self._ask(_NOW, self._terms.now())
-        now: datetime = rows[0][0]
-        return now
+        return self._terms.time.hear(rows[0][0], sent)
 
     async def _ask(self, sql: str, *values: object) -> list[Cells]:
         async def asking() -> list[Cells]:

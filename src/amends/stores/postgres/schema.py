@@ -19,6 +19,8 @@ Deliberately not here: how and when these texts are applied (`migrations`).
 from string import Template
 from typing import Final
 
+from amends.stores.postgres.function import function
+
 BOOKS: Final = """
 CREATE SCHEMA amends;
 CREATE TABLE amends.migrations (
@@ -118,3 +120,6 @@ DOCUMENTS_AND_RECEIPTS: Final = (
     + _SECURED.substitute(table="receipts")
     + _INDEXES
 )
+
+WRITING_AT_ONCE: Final = function(_COLUMNS)
+"""The function that writes a batch."""

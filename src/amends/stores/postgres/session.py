@@ -1,19 +1,20 @@
 """One transaction over a batch of change sets, each with its own verdict.
 
-One that comes alone is written at once, under the conditions it stands on: one statement between
-the beginning and the end. If any part of it touched fewer rows than it must, everything is taken
-back and it goes the way of a batch: rows are locked and read in one statement, verdicts are given
-here, and what remains is written in a second one. Somebody who inserts the same thing meanwhile
-makes the numbers differ; then the batch is decided anew over what is there now.
+A batch that nothing speaks against is written at once, in one statement that is a transaction by
+itself, under the conditions its change sets stand on. If any row is not as it was taken to be,
+nothing of it is kept, and the batch is decided: rows are locked and read in one statement, verdicts
+are given here, and what remains is written in a second one. Somebody who inserts the same thing
+meanwhile makes the numbers differ; then the batch is decided anew over what is there now.
 
-Once COMMIT was sent only its answer counts, or what `truth` finds. Until then every failure leaves
-nothing behind.
+Once COMMIT was sent, or such a statement, only its answer counts, or what `truth` finds. Until then
+every failure leaves nothing behind.
 
 Deliberately not here: who is in a batch, and promises (`writer`).
 """
 
 import asyncio
 from collections.abc import Sequence
+from datetime import datetime
 from itertools import groupby
 from operator import attrgetter
 from typing import Any, Final
@@ -23,13 +24,23 @@ import asyncpg
 
 from amends.contracts.errors import AmendsError
 from amends.contracts.evidence import Tail
-from amends.stores.port import Accepted, Loss, Lost
+from amends.stores.port import Accepted
 from amends.stores.postgres import statements
 from amends.stores.postgres.connection import Connections, Terms, until
 from amends.stores.postgres.failures import REPORTED, Failure, Trouble, failed, judge, unknown
-from amends.stores.postgres.truth import COMMITTED, CUT_SHORT, Fate, Sent, commit, find_out
-from amends.stores.postgres.verdicts import Effects, Ground, Row, Verdict, assumed, decide
-from amends.stores.postgres.writes import Chain, Extend, Held, Key, Prepared, Write
+from amends.stores.postgres.truth import COMMITTED, CUT_SHORT, Fate, Sent, commit, find_out, heard
+from amends.stores.postgres.verdicts import Effects, Ground, Row, Verdict, decide, independent
+from amends.stores.postgres.writes import (
+    SHAPED,
+    Chain,
+    Extend,
+    Held,
+    Key,
+    Link,
+    Linked,
+    Prepared,
+    Write,
+)
 
 REPLAN_AT: Final = 64
 """After so many change sets, and each time they have doubled, plans are made anew.
@@ -41,7 +52,17 @@ SLOW_S: Final = 1.0
 """A write that was held up for so long begins anew: no lease counts from before the wait."""
 
 PAUSE_S: Final = 0.005
-_SYNCHRONOUS: Final = "UPDATE amends.store SET synchronous = $1 WHERE synchronous <> $1"
+
+_NOT_DONE: Final = (
+    asyncpg.DeadlockDetectedError,
+    asyncpg.LockNotAvailableError,
+    asyncpg.QueryCanceledError,
+    asyncpg.SerializationError,
+    asyncpg.UniqueViolationError,
+)
+"""What the server reports of a statement that it has taken back: none of it can come of a commit,
+which waits for no row and cannot be cancelled. Every other error leaves the statement unknown.
+"""
 
 
 class Failed(Exception):
@@ -69,10 +90,10 @@ class Session:
     async def run(self, batch: Sequence[Prepared]) -> list[Verdict]:
         """The verdicts, durable. Raises `Failed`."""
         deadline = until(self._terms.patience_s)
-        alone = assumed(batch[0]) if len(batch) == 1 else None
+        hopeful = independent(batch)
         while True:
             try:
-                return await self._try(batch, alone)
+                return await self._try(batch, hopeful=hopeful)
             except _Again:
                 error: BaseException = asyncpg.LockNotAvailableError()
             except REPORTED as caught:
@@ -81,7 +102,7 @@ class Session:
                 if caught.code != "store.unavailable":
                     raise
                 error = caught.__cause__ or caught
-            alone = None
+            hopeful = False
             await self._pause(error, deadline)
 
     async def _pause(self, error: BaseException, deadline: float) -> None:
@@ -96,35 +117,86 @@ class Session:
         else:
             await asyncio.sleep(PAUSE_S)
 
-    async def _try(self, batch: Sequence[Prepared], alone: Effects | None) -> list[Verdict]:
-        if alone is not None and 0 not in alone.checks.values():
-            verdict = await self._at_once(batch[0], alone)
-            if verdict is not None:
-                return [verdict]
+    async def _try(self, batch: Sequence[Prepared], *, hopeful: bool) -> list[Verdict]:
+        if hopeful:
+            at = await self._at_once(batch)
+            if at is not None:
+                return [Accepted(at)] * len(batch)
         verdicts = await self._decided(batch)
         if verdicts is None:
             raise _Again
         return verdicts
 
-    async def _at_once(self, one: Prepared, effects: Effects) -> Verdict | None:
-        """Write one change set under its own conditions; none if they do not all hold."""
-        token = uuid4()
+    async def _at_once(self, batch: Sequence[Prepared]) -> datetime | None:
+        """Write the batch under its own conditions; none, and nothing, if they do not all hold."""
+        token, tenants = uuid4(), _tenants(batch)
+        receipts = [row for one in batch for row in one.receipts]
+        values = statements.write(
+            tenants,
+            token,
+            [row for one in batch for row in one.rows],
+            receipts,
+            now=self._terms.now(),
+            not_after=min((one.not_after for one in batch if one.not_after), default=None),
+            synchronous=self._synchronous,
+        )
         async with self._connections.lent() as connection:
-            tenants = _tenants([one])
-            await self._begin(connection, tenants, 1)
-            statement = statements.write(effects, self._terms.now(), token, checked=False)
-            row = await connection.fetchrow(statement.sql, *statement.values)
-            counts, at, ended, xact, pid, synchronous = row
-            too_late = one.not_after is not None and ended >= one.not_after
-            held_up = (ended - at).total_seconds() > SLOW_S
-            if counts != statement.counts or too_late or held_up or effects.is_empty:
-                await connection.execute("ROLLBACK")
-                if too_late:
-                    return Lost(-1, Loss.TOO_LATE)
-                return Accepted(at) if counts == statement.counts and not held_up else None
-            sent = Sent(token, xact, pid, self._connections.standing.timeline, tenants, effects)
-            await self._commit(connection, sent, synchronous)
-            return Accepted(at)
+            known = self._connections.standing.began is not None and not self._terms.address.pooled
+            if not receipts or not known:
+                return await self._in_steps(connection, batch, values)
+            if self._is_to_replan(len(batch)):
+                await connection.execute("DISCARD PLANS")
+            sent = self._alone(token, tenants, receipts[0])
+            with heard(connection) as warnings:
+                try:
+                    at, synchronous, _, _ = await self._write(connection, values)
+                except _NOT_DONE:
+                    return None
+                except BaseException as error:
+                    connection.terminate()
+                    return await self._find_out(sent, error)
+            if at is None:
+                return None
+            if CUT_SHORT in warnings:
+                connection.terminate()
+                await self._find_out(sent, None)
+            self._synchronous = synchronous
+            return at
+
+    async def _in_steps(
+        self, connection: Any, batch: Sequence[Prepared], values: list[Any]
+    ) -> datetime | None:
+        """The same between a BEGIN and a COMMIT, with the transaction's number known before it."""
+        tenants, token = _tenants(batch), values[1]
+        await self._begin(connection, tenants, len(batch))
+        at, synchronous, xact, pid = await self._write(connection, values)
+        effects = Effects({}, [], {})
+        for one in batch:
+            effects.add(one.steps, {})
+        if at is None or effects.is_empty:
+            await connection.execute("ROLLBACK")
+            return at
+        timeline = self._connections.standing.timeline
+        sent = Sent(token, xact, pid, None, timeline, tenants, effects)
+        await self._commit(connection, sent, synchronous)
+        return at
+
+    async def _write(
+        self, connection: Any, values: list[Any]
+    ) -> tuple[datetime | None, bool, str, int]:
+        """See `statements.WRITE`; the server's time is told by the way."""
+        time = self._terms.time
+        sent = time.ticks()
+        [[at, synchronous, xact, pid, now]] = await connection.fetch(statements.WRITE, *values)
+        time.hear(now, sent)
+        return at, synchronous, xact, pid
+
+    def _alone(self, token: UUID, tenants: frozenset[str], receipt: Linked) -> Sent:
+        """What is known of a statement that is a transaction by itself."""
+        tenant, chain, number, hash_, _, body = receipt
+        effects = Effects({}, [(Chain(tenant, chain), Link(number, hash_, body))], {})
+        standing = self._connections.standing
+        return Sent(token, "", standing.pid, standing.began, standing.timeline, tenants, effects)
 
     async def _decided(self, batch: Sequence[Prepared]) -> list[Verdict] | None:
         """Lock, read, decide and write; none if somebody else was faster."""
@@ -140,26 +212,38 @@ class Session:
                 await connection.execute("ROLLBACK")
                 return verdicts
             absent = [key for key, expected in effects.checks.items() if not expected]
-            row = None
+            written = None
             if await self._make_room(connection, effects.releases, absent, token):
-                statement = statements.write(effects, at, token, checked=True)
-                row = await connection.fetchrow(statement.sql, *statement.values)
-            if row is None or row[0] != statement.counts:
+                values = statements.write(
+                    tenants,
+                    token,
+                    effects.rows(),
+                    effects.linked(),
+                    now=at,
+                    synchronous=self._synchronous,
+                )
+                written, synchronous, xact, pid = await self._write(connection, values)
+            if written is None:
                 await connection.execute("ROLLBACK")
                 return None
             for part in statements.leave(absent, token):
                 await connection.execute(part.sql, *part.values)
             timeline = self._connections.standing.timeline
-            sent = Sent(token, row[3], row[4], timeline, tenants, effects)
-            await self._commit(connection, sent, row[5])
+            sent = Sent(token, xact, pid, None, timeline, tenants, effects)
+            await self._commit(connection, sent, synchronous)
             return verdicts
 
     async def _begin(self, connection: Any, tenants: frozenset[str], count: int) -> None:
+        replan = self._is_to_replan(count)
+        await connection.execute(statements.begin(tenants, replan=replan))
+
+    def _is_to_replan(self, count: int) -> bool:
+        """Whether plans are made anew before so many change sets more are written."""
         self._written += count
         replan = self._written >= self._replan_at
         if replan:
             self._replan_at = self._written * 2
-        await connection.execute(statements.begin(tenants, replan=replan))
+        return replan
 
     async def _make_room(
         self, connection: Any, releases: list[Key], absent: list[Key], token: UUID
@@ -167,8 +251,8 @@ class Session:
         """Give up unique values, and hold the places that must stay empty; false if one is not."""
         for part in statements.release(releases):
             await connection.execute(part.sql, *part.values)
-        for part in statements.reserve(absent, token):
-            if [len(await connection.fetch(part.sql, *part.values))] != part.counts:
+        for part, count in statements.reserve(absent, token):
+            if len(await connection.fetch(part.sql, *part.values)) != count:
                 return False
         return True
 
@@ -196,8 +280,6 @@ class Session:
 
     async def _commit(self, connection: Any, sent: Sent, synchronous: bool) -> None:
         """Make it durable, or find out. Raises `Failed` (`store.commit_unknown`), `_Again`."""
-        if synchronous != self._synchronous:
-            await connection.execute(_SYNCHRONOUS, synchronous)
         try:
             status = await commit(connection)
         except BaseException as error:
@@ -210,15 +292,18 @@ class Session:
             raise _Again
         self._synchronous = synchronous
 
-    async def _find_out(self, sent: Sent, error: BaseException | None) -> None:
-        """Return if it was committed. Raises `_Again` if it never was, `Failed` if nobody knows."""
+    async def _find_out(self, sent: Sent, error: BaseException | None) -> datetime | None:
+        """When it was written, if it was committed and that is known.
+
+        Raises `_Again` if it never was, `Failed` if nobody knows.
+        """
         deadline = until(self._terms.patience_s)
         spare = Connections(self._terms, 1)
-        fate = Fate.UNKNOWN
+        fate, at = Fate.UNKNOWN, None
         while fate is Fate.UNKNOWN:
             try:
                 async with spare.lent() as connection:
-                    fate = await find_out(connection, sent, self._terms.address)
+                    fate, at = await find_out(connection, sent, self._terms.address)
                     break
             except (AmendsError, *REPORTED) as why:
                 if isinstance(why, AmendsError) and why.code != "store.unavailable":
@@ -231,6 +316,7 @@ class Session:
             raise _Again
         if fate is Fate.UNKNOWN:
             raise Failed(unknown(error))
+        return at
 
 
 def _tenants(batch: Sequence[Prepared]) -> frozenset[str]:
@@ -266,7 +352,7 @@ def named(batch: Sequence[Prepared]) -> tuple[list[Key], list[Held], list[Chain]
 
 
 def _holds(key: Key, values: Sequence[str | None]) -> tuple[Held, ...]:
-    names = statements.SHAPED[key.place].unique
+    names = SHAPED[key.place].unique
     return tuple(
         Held(key.place, key.tenant, name, value)
         for name, value in zip(names, values, strict=True)

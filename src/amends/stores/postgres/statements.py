@@ -1,31 +1,33 @@
-"""The SQL that reads and writes a batch, made from shapes; every value is bound.
+"""The SQL that reads a batch and has it written, made from shapes; every value is bound.
 
 A statement takes whole columns as arrays and joins them to a table through its unique index. That
 the planner keeps to the index, whatever it believes about the length of an array, is made sure of
 by settings that are local to the transaction; a plan that turned to hash joins took three times as
 long. Texts are read back as bytes, so that a damaged one is noticed by us and not by the driver.
 
-Deliberately not here: running any of it, and what a count that is not the expected one means.
+Deliberately not here: how a batch is written (`function`), and running any of it.
 """
 
 import hashlib
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from itertools import groupby
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from amends.contracts.approvals import ApprovalRequest
-from amends.stores.postgres.migrations import SYNCHRONOUS
-from amends.stores.postgres.verdicts import Change, Effects
-from amends.stores.postgres.writes import PLACES, TYPES, Chain, Held, Key
-from amends.stores.shapes import SHAPES
-
-FEED_LOCK: Final = 0x416D6E64_00000002
-"""Shared by everybody who has a position in the feed and has not committed it yet."""
-
-NEWS: Final = "amends_news"
-"""The channel on which listeners hear of what people wait for."""
+from amends.stores.postgres.function import WIDTH
+from amends.stores.postgres.writes import (
+    GUARD,
+    INSERT,
+    REPLACE,
+    SHAPED,
+    Cells,
+    Chain,
+    Held,
+    Key,
+    Linked,
+)
 
 BEGIN: Final = """BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
 SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off;
@@ -39,17 +41,22 @@ SET LOCAL idle_in_transaction_session_timeout = '10s';
 The tenants follow it.
 """
 
-_AWAITED: Final = PLACES[ApprovalRequest]
 CLOCK_PART, TAIL_PART, HOLDER_PART = -1, 1000, 100
-SHAPED: Final = tuple(SHAPES[type_] for type_ in TYPES)
+DOCUMENT_WIDTH: Final = 10 + WIDTH
+RECEIPT_WIDTH: Final = 6
+_INSERTED: Final = 2 * len(SHAPED)
+_RANKS: Final = MappingProxyType(
+    {f"{REPLACE}{shape.table}": 2 * place for place, shape in enumerate(SHAPED)}
+    | {f"{GUARD}{shape.table}": 2 * place + 1 for place, shape in enumerate(SHAPED)}
+    | {f"{INSERT}{shape.table}": _INSERTED + place for place, shape in enumerate(SHAPED)}
+)
 
 
 class Statement(NamedTuple):
-    """SQL with what is bound to it, and how many rows each of its parts must touch."""
+    """SQL with what is bound to it."""
 
     sql: str
     values: list[Any]
-    counts: list[int]
 
 
 class Text:
@@ -58,8 +65,6 @@ class Text:
     def __init__(self) -> None:
         self.parts: list[str] = []
         self.values: list[Any] = []
-        self.counted: list[str] = []
-        self.counts: list[int] = []
 
     def bind(self, value: object, kind: str) -> str:
         """The place of a value of a SQL type."""
@@ -75,21 +80,19 @@ class Text:
         ]
         return f"unnest({', '.join(places)})"
 
-    def count(self, name: str, sql: str, number: int) -> None:
-        """Add a part that must touch so many rows."""
-        self.parts.append(f"{name} AS MATERIALIZED ({sql})")
-        self.counted.append(name)
-        self.counts.append(number)
-
 
 def begin(tenants: Collection[str], *, replan: bool = False) -> str:
     """The beginning of a transaction over these tenants, which `prepare` found to be plain.
 
     With `replan` the plans that the session has kept are made anew.
     """
-    named = "\x1f".join(sorted(tenants))
     renewed = "DISCARD PLANS; " if replan else ""
-    return f"{BEGIN}{renewed}SET LOCAL amends.tenants = '{named}'"
+    return f"{BEGIN}{renewed}SET LOCAL amends.tenants = '{tenants_named(tenants)}'"
+
+
+def tenants_named(tenants: Iterable[str]) -> str:
+    """Tenants as one text, as the policies of the tables read it."""
+    return "\x1f".join(sorted(tenants))
 
 
 def probe(
@@ -128,41 +131,45 @@ def probe(
         )
     unions.append(f"SELECT {CLOCK_PART}, 0, NULL, NULL, NULL, coalesce({clock}, clock_timestamp())")
     with_ = f"WITH {', '.join(text.parts)} " if text.parts else ""
-    return Statement(with_ + " UNION ALL ".join(unions), text.values, [])
+    return Statement(with_ + " UNION ALL ".join(unions), text.values)
 
 
-def write(effects: Effects, now: datetime | None, token: UUID, *, checked: bool) -> Statement:
-    """Write what a batch leaves behind, everything under the condition it was decided under.
+WRITE: Final = (
+    "SELECT at, waited, pg_current_xact_id_if_assigned()::text, pg_backend_pid(), clock_timestamp()"
+    f" FROM amends.write({', '.join(f'${n}' for n in range(1, 23 + WIDTH))})"
+)
+"""When it was written (null: not at all), whether commits wait for a standby, the transaction's
+number, the process on the server, and its time.
+"""
 
-    Without `checked` rows that are only looked at, and the ends of chains, are checked as well;
-    otherwise they were read and locked before. The answer is one row: how many rows each part
-    touched, the time of the write, the time at its end, the transaction's number, the process on
-    the server, and whether commits wait for a standby.
+
+def write(
+    tenants: Iterable[str],
+    token: UUID,
+    rows: Iterable[Cells],
+    receipts: Iterable[Linked],
+    *,
+    now: datetime | None,
+    not_after: datetime | None = None,
+    synchronous: bool | None,
+) -> list[Any]:
+    """What to bind for `WRITE`; `synchronous` is what is written down about that already."""
+    ordered = sorted(rows, key=_order)
+    documents = list(zip(*ordered, strict=True)) or [()] * DOCUMENT_WIDTH
+    chained = list(zip(*receipts, strict=True)) or [()] * RECEIPT_WIDTH
+    kinds = tuple(dict.fromkeys(documents[0]))
+    named = tenants_named(tenants)
+    return [named, token, now, not_after, synchronous, kinds, *documents, *chained]
+
+
+def _order(cells: Cells) -> tuple[int, str, str]:
+    """Rows that are there are locked in one order everywhere, the one in which `probe` locks them.
+
+    Those that are inserted come after them, and keep the order in which they were asked for.
     """
-    text = Text()
-    clock, by = text.bind(now, "timestamptz"), text.bind(token, "uuid")
-    text.parts.append(
-        f"clock AS MATERIALIZED (SELECT coalesce({clock}, clock_timestamp()) AS at, {by} AS by)"
-    )
-    changes = effects.documents.items()
-    for place in sorted({key.place for key, _ in changes}):
-        here = [(key, one) for key, one in changes if key.place == place]
-        _replace(text, place, sorted(pair for pair in here if pair[1].before.revision))
-        _insert(text, place, [pair for pair in here if not pair[1].before.revision])
-    if not checked:
-        _check(text, effects)
-    if effects.receipts:
-        _append(text, effects)
-    if any(key.place == _AWAITED for key in effects.documents):
-        text.count("news", f"SELECT pg_notify('{NEWS}', '') IS NULL", 1)
-    counts = ", ".join(f"(SELECT count(*) FROM {name})" for name in text.counted)
-    return Statement(
-        f"WITH {', '.join(text.parts)} SELECT ARRAY[{counts}]::bigint[], clock.at,"
-        f" coalesce({clock}, clock_timestamp()), pg_current_xact_id()::text, pg_backend_pid(),"
-        f" {SYNCHRONOUS} FROM clock",
-        text.values,
-        text.counts,
-    )
+    kind, tenant, id_, *_ = cells
+    rank = _RANKS[kind]
+    return (rank, tenant, id_) if rank < _INSERTED else (rank, "", "")
 
 
 def release(keys: Sequence[Key]) -> Iterable[Statement]:
@@ -175,7 +182,6 @@ def release(keys: Sequence[Key]) -> Iterable[Statement]:
             f"UPDATE amends.{shape.table} AS r SET {empty} FROM {rows} AS i(tenant, id)"
             " WHERE r.tenant = i.tenant AND r.id = i.id",
             text.values,
-            [],
         )
 
 
@@ -188,7 +194,6 @@ def order(keys: Iterable[Key]) -> Statement:
     return Statement(
         "SELECT pg_advisory_xact_lock(k) FROM unnest($1::bigint[]) AS k",
         [sorted({_turn(key) for key in keys})],
-        [],
     )
 
 
@@ -197,20 +202,23 @@ def _turn(key: Key) -> int:
     return int.from_bytes(hashlib.blake2b(said, digest_size=8).digest(), "big", signed=True)
 
 
-def reserve(keys: Sequence[Key], token: UUID) -> Iterable[Statement]:
-    """Stand in for documents that must stay absent, so that whoever inserts one has to wait."""
+def reserve(keys: Sequence[Key], token: UUID) -> Iterable[tuple[Statement, int]]:
+    """Stand in for documents that must stay absent, so that whoever inserts one has to wait.
+
+    With each statement comes how many rows it must return.
+    """
     for place, group in groupby(sorted(keys), lambda key: key.place):
         text, shape = Text(), SHAPED[place]
         by = text.bind(token, "uuid")
         named = [(key.tenant, key.id) for key in group]
         rows = text.rows(("text", "text"), named)
-        yield Statement(
+        made = Statement(
             f"INSERT INTO amends.{shape.table} (tenant, id, revision, created_at, updated_at,"
             " body, written_at, written_by) SELECT i.tenant, i.id, 0, now(), now(), '', now(),"
             f" {by} FROM {rows} AS i(tenant, id) ON CONFLICT DO NOTHING RETURNING 1",
             text.values,
-            [len(named)],
         )
+        yield made, len(named)
 
 
 def leave(keys: Sequence[Key], token: UUID) -> Iterable[Statement]:
@@ -220,103 +228,4 @@ def leave(keys: Sequence[Key], token: UUID) -> Iterable[Statement]:
             f"DELETE FROM amends.{SHAPED[place].table} WHERE revision = 0 AND tenant = ANY($1)"
             " AND id = ANY($2) AND written_by = $3",
             [[key.tenant for key in keys], [key.id for key in keys], token],
-            [],
         )
-
-
-_KINDS: Final = ("text", "text", "bigint", "timestamptz", "timestamptz", "bigint", "text")
-
-
-def _row(key: Key, one: Change) -> tuple[object, ...]:
-    due = one.write.due
-    at, after = (None, None) if due is None else (due.at, due.after_ms)
-    write = one.write
-    return (key.tenant, key.id, write.revision, write.updated_at, at, after, write.body)
-
-
-_DUE: Final = "coalesce(i.due_at, clock.at + i.due_ms * interval '1 millisecond')"
-
-
-def _replace(text: Text, place: int, pairs: Sequence[tuple[Key, Change]]) -> None:
-    if not pairs:
-        return
-    shape = SHAPED[place]
-    rows = text.rows(
-        (*_KINDS, "bigint", *("text" for _ in shape.columns)),
-        [(*_row(key, one), one.before.revision, *one.write.columns) for key, one in pairs],
-    )
-    columns = ", ".join(shape.columns)
-    settings = ", ".join(f"{name} = i.{name}" for name in shape.columns)
-    text.count(
-        f"u{place}",
-        f"UPDATE amends.{shape.table} AS r SET due_at = {_DUE}, revision = i.revision,"
-        f" updated_at = i.updated_at, {settings}, body = i.body, written_at = clock.at,"
-        f" written_by = clock.by FROM clock, {rows}"
-        f" AS i(tenant, id, revision, updated_at, due_at, due_ms, body, before, {columns})"
-        " WHERE r.tenant = i.tenant AND r.id = i.id AND r.revision = i.before RETURNING 1",
-        len(pairs),
-    )
-
-
-def _insert(text: Text, place: int, pairs: Sequence[tuple[Key, Change]]) -> None:
-    if not pairs:
-        return
-    shape = SHAPED[place]
-    rows = text.rows(
-        (*_KINDS, "timestamptz", *("text" for _ in shape.columns)),
-        [(*_row(key, one), one.created_at, *one.write.columns) for key, one in pairs],
-    )
-    columns = ", ".join(shape.columns)
-    text.count(
-        f"i{place}",
-        f"INSERT INTO amends.{shape.table} (tenant, id, revision, created_at, updated_at, due_at,"
-        f" {columns}, body, written_at, written_by) SELECT i.tenant, i.id, i.revision,"
-        f" i.created_at, i.updated_at, {_DUE}, {', '.join(f'i.{one}' for one in shape.columns)},"
-        f" i.body, clock.at, clock.by FROM clock, {rows}"
-        f" AS i(tenant, id, revision, updated_at, due_at, due_ms, body, created_at, {columns})"
-        " ON CONFLICT DO NOTHING RETURNING 1",
-        len(pairs),
-    )
-
-
-def _check(text: Text, effects: Effects) -> None:
-    for place, group in groupby(sorted(effects.checks), lambda key: key.place):
-        named = [(key.tenant, key.id, effects.checks[key]) for key in group]
-        rows = text.rows(("text", "text", "bigint"), named)
-        text.count(
-            f"g{place}",
-            f"SELECT 1 FROM {rows} AS k(tenant, id, revision) JOIN amends.{SHAPED[place].table}"
-            " AS r ON r.tenant = k.tenant AND r.id = k.id AND r.revision = k.revision"
-            " FOR SHARE OF r",
-            len(named),
-        )
-    joints = [(*chain, *joint) for chain, joint in effects.joints.items() if joint[0]]
-    if joints:
-        rows = text.rows(("text", "text", "bigint", "text"), joints)
-        text.count(
-            "joints",
-            f"SELECT 1 FROM {rows} AS k(tenant, chain, number, hash) JOIN amends.receipts AS r"
-            " ON r.tenant = k.tenant AND r.chain = k.chain AND r.number = k.number"
-            " AND r.hash = k.hash",
-            len(joints),
-        )
-
-
-def _append(text: Text, effects: Effects) -> None:
-    """Positions are taken under the lock of the feed, so that readers know who has one."""
-    rows = text.rows(
-        ("text", "text", "bigint", "text", "text"),
-        [(*chain, link.number, link.hash, link.body) for chain, link in effects.receipts],
-    )
-    text.parts.append(
-        f"feed AS MATERIALIZED (SELECT pg_advisory_xact_lock_shared({FEED_LOCK}) IS NULL AS held)"
-    )
-    text.count(
-        "receipts",
-        "INSERT INTO amends.receipts (position, tenant, chain, number, hash, body, written_at,"
-        " written_by) SELECT nextval('amends.receipts_position'), i.tenant, i.chain, i.number,"
-        f" i.hash, i.body, clock.at, clock.by FROM feed, clock, {rows}"
-        " AS i(tenant, chain, number, hash, body) WHERE feed.held IS NOT NULL"
-        " ON CONFLICT DO NOTHING RETURNING 1",
-        len(effects.receipts),
-    )

@@ -153,6 +153,10 @@ class PostgresStore:
         """See `Store.now`."""
         return await self._asked().now()
 
+    async def by_now(self) -> datetime:
+        """See `Store.by_now`."""
+        return await self._asked().by_now()
+
     async def news(self, seconds: float) -> None:
         """See `Store.news`. It hears of all processes, unless a pooler stands between."""
         self._asked()

@@ -1,7 +1,9 @@
 """What became of a COMMIT whose answer was lost.
 
 The transaction's token stands in every row it wrote. So the rows are read again, on the primary and
-over a new connection, once the lost transaction has surely ended there:
+over a new connection, once the lost transaction has surely ended there: the server says so of its
+number, or the process that would have carried out a lone statement is gone, and with it whatever
+was still on its way to it.
 
 - a receipt or a revision that carries the token: it was committed. A synchronous commit is made
   after it, since what is there may not have reached the standby yet, and only then is it accepted.
@@ -16,6 +18,9 @@ Deliberately not here: doing it again.
 """
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
 from enum import Enum, auto
 from types import MappingProxyType
 from typing import Any, Final
@@ -27,8 +32,9 @@ import msgspec
 from amends.stores.postgres.address import Address
 from amends.stores.postgres.connection import whole
 from amends.stores.postgres.migrations import TIMELINE
-from amends.stores.postgres.statements import SHAPED, begin
+from amends.stores.postgres.statements import begin
 from amends.stores.postgres.verdicts import Effects
+from amends.stores.postgres.writes import SHAPED
 
 PATIENCE_TIMES: Final = 20
 PAUSE_S: Final = 0.05
@@ -41,9 +47,16 @@ _END: Final = (
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
     " WHERE pid = $1 AND backend_xid = $2::text::xid8::xid"
 )
+_END_ALONE: Final = (
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = $1 AND backend_start = $2"
+)
+_IS_THERE: Final = (
+    "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1 AND backend_start = $2)"
+)
 _TIMELINE: Final = f"SELECT {TIMELINE}"
 _RECEIPT: Final = (
-    "SELECT written_by FROM amends.receipts WHERE tenant = $1 AND chain = $2 AND number = $3"
+    "SELECT written_by, written_at FROM amends.receipts"
+    " WHERE tenant = $1 AND chain = $2 AND number = $3"
 )
 
 
@@ -59,34 +72,52 @@ _MEANINGS: Final = MappingProxyType({"committed": Fate.COMMITTED, "aborted": Fat
 
 
 class Sent(msgspec.Struct, frozen=True):
-    """A transaction for which COMMIT was sent: its token and number, and what it wrote."""
+    """A transaction for which COMMIT was sent: its token, and what it wrote.
+
+    It is known by its number, or, where a statement was sent that is a transaction by itself, by
+    the process of the server that serves the connection, and since when it does (`began`).
+    """
 
     token: UUID
     xact: str
     pid: int
+    began: datetime | None
     timeline: int
     tenants: frozenset[str]
     effects: Effects
 
 
-async def find_out(connection: Any, sent: Sent, address: Address) -> Fate:
-    """Look it up on the primary. Raises what the server or the network does."""
+async def find_out(connection: Any, sent: Sent, address: Address) -> tuple[Fate, datetime | None]:
+    """Look it up on the primary; with when it was written, where a receipt tells.
+
+    Raises what the server or the network does.
+    """
     async with whole(connection, address):
-        ended = await _ended(connection, sent)
+        ended = await (_ended(connection, sent) if sent.xact else _gone(connection, sent))
     if ended is None:
-        return Fate.UNKNOWN
+        return Fate.UNKNOWN, None
     await connection.execute(begin(sent.tenants))
-    fate = await _fate(connection, sent)
+    fate, at = await _fate(connection, sent)
     if fate is Fate.UNKNOWN and await connection.fetchval(_TIMELINE) == sent.timeline:
         fate = _MEANINGS.get(ended, Fate.UNKNOWN)
     if fate is Fate.COMMITTED:
         await connection.execute("UPDATE amends.store SET confirmed_at = clock_timestamp()")
     # The answer to this one counts: it is durable only when everything before it is.
-    return fate if await commit(connection) == COMMITTED else Fate.UNKNOWN
+    if await commit(connection) != COMMITTED:
+        return Fate.UNKNOWN, None
+    return fate, at
 
 
 async def commit(connection: Any) -> str:
     """Send COMMIT; what the server says, or `CUT_SHORT`. Raises what the server or network does."""
+    with heard(connection) as warnings:
+        status: str = await connection.execute("COMMIT")
+    return CUT_SHORT if CUT_SHORT in warnings else status
+
+
+@contextmanager
+def heard(connection: Any) -> Iterator[list[str]]:
+    """The classes of the warnings that come meanwhile."""
     warnings: list[str] = []
 
     def warned(_: object, message: Any) -> None:
@@ -94,11 +125,10 @@ async def commit(connection: Any) -> str:
 
     connection.add_log_listener(warned)
     try:
-        status: str = await connection.execute("COMMIT")
+        yield warnings
     finally:
         if not connection.is_closed():
             connection.remove_log_listener(warned)
-    return CUT_SHORT if CUT_SHORT in warnings else status
 
 
 async def _ended(connection: Any, sent: Sent) -> str | None:
@@ -119,10 +149,25 @@ async def _ended(connection: Any, sent: Sent) -> str | None:
     return None
 
 
-async def _fate(connection: Any, sent: Sent) -> Fate:
+async def _gone(connection: Any, sent: Sent) -> str | None:
+    """An empty text once the process that served a statement is gone, none where it stays.
+
+    It may not even have received the statement; what is still on its way then finds nobody.
+    """
+    for time in range(PATIENCE_TIMES):
+        if not await connection.fetchval(_IS_THERE, sent.pid, sent.began):
+            return ""
+        if time:
+            await connection.execute(_END_ALONE, sent.pid, sent.began)
+        await asyncio.sleep(PAUSE_S)
+    return None
+
+
+async def _fate(connection: Any, sent: Sent) -> tuple[Fate, datetime | None]:
     for chain, link in sent.effects.receipts:
-        by = await connection.fetchval(_RECEIPT, *chain, link.number)
-        return Fate.COMMITTED if by == sent.token else Fate.NEVER
+        row = await connection.fetchrow(_RECEIPT, *chain, link.number)
+        found = row is not None and row[0] == sent.token
+        return (Fate.COMMITTED, row[1]) if found else (Fate.NEVER, None)
     never = False
     for key, change in sent.effects.documents.items():
         table = SHAPED[key.place].table
@@ -133,7 +178,7 @@ async def _fate(connection: Any, sent: Sent) -> Fate:
         )
         revision = row[0] if row else 0
         if row and row[1] == sent.token:
-            return Fate.COMMITTED
+            return Fate.COMMITTED, None
         never = never or revision <= change.before.revision
         never = never or revision == change.write.revision
-    return Fate.NEVER if never else Fate.UNKNOWN
+    return (Fate.NEVER if never else Fate.UNKNOWN), None

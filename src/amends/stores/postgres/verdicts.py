@@ -18,15 +18,18 @@ import msgspec
 from amends.contracts.evidence import Tail
 from amends.stores.port import Accepted, Loss, Lost
 from amends.stores.postgres.writes import (
+    Cells,
     Chain,
     Check,
     Extend,
     Held,
     Key,
     Link,
+    Linked,
     Prepared,
     Step,
     Write,
+    written_cells,
 )
 
 Verdict: TypeAlias = Accepted | Lost
@@ -77,8 +80,6 @@ class Effects(msgspec.Struct):
 
     documents: dict[Key, Change] = {}
     receipts: list[tuple[Chain, Link]] = []
-    joints: dict[Chain, tuple[int, str]] = {}
-    """Where chains that are there already are continued: the number, and the hash it must have."""
     checks: dict[Key, int] = {}
     """Documents that were looked at and are not written."""
 
@@ -96,6 +97,17 @@ class Effects(msgspec.Struct):
             if set(one.before.holds) - set(one.write.holds)
         ]
 
+    def rows(self) -> list[Cells]:
+        """The documents as `amends.write` takes them."""
+        return [
+            written_cells(one.write, one.before.revision, one.created_at)
+            for one in self.documents.values()
+        ]
+
+    def linked(self) -> list[Linked]:
+        """The receipts as `amends.write` takes them; the ends of their chains have been read."""
+        return [(*chain, link.number, link.hash, None, link.body) for chain, link in self.receipts]
+
     def add(self, steps: Sequence[Step], ground: Mapping[Key, Row]) -> None:
         """Take over the steps of a change set that was accepted, over the ground before it."""
         for step in steps:
@@ -103,9 +115,6 @@ class Effects(msgspec.Struct):
                 case Write():
                     self._write(step, ground)
                 case Extend():
-                    if step.after and step.chain not in self.joints:
-                        self.joints[step.chain] = (step.after, step.previous)
-                    self.joints.setdefault(step.chain, (0, ""))
                     self.receipts.extend((step.chain, link) for link in step.links)
                 case Check():
                     if step.key not in self.documents:
@@ -128,7 +137,7 @@ def decide(
 ) -> tuple[list[Verdict], Effects]:
     """The verdict of each, in order, and what all that were accepted leave behind."""
     verdicts: list[Verdict] = []
-    effects = Effects({}, [], {}, {})
+    effects = Effects({}, [], {})
     for one in batch:
         above = ground.above()
         lost = _lost(one, above, at)
@@ -139,14 +148,22 @@ def decide(
     return verdicts, effects
 
 
-def assumed(one: Prepared) -> Effects | None:
-    """What one change set leaves behind if it is accepted; none if its parts meet one another."""
-    effects = Effects({}, [], {}, {})
-    names = [step.chain if isinstance(step, Extend) else step.key for step in one.steps]
-    if len(set(names)) != len(names):
-        return None
-    effects.add(one.steps, {})
-    return effects
+def independent(batch: Sequence[Prepared]) -> bool:
+    """Whether a batch can be written as it stands, all of it or nothing, without being decided.
+
+    Nothing in it may meet anything else in it or has to stay absent, and what it looks at is
+    locked with what it writes, which only one alone may do without an order of all. And it leaves a
+    receipt, by which it is found again for good: documents are written over.
+    """
+    names: set[Key | Chain] = set()
+    count = 0
+    for one in batch:
+        for step in one.steps:
+            if isinstance(step, Check) and (len(batch) > 1 or not step.expected):
+                return False
+            names.add(step.chain if isinstance(step, Extend) else step.key)
+        count += len(one.steps)
+    return len(names) == count and any(one.receipts for one in batch)
 
 
 def _lost(one: Prepared, ground: Ground, at: datetime) -> Lost | None:

@@ -3,14 +3,16 @@
 Deliberately not here: verdicts, SQL, and when it is written.
 """
 
+from collections.abc import Iterable
 from datetime import datetime
-from typing import Final, NamedTuple, TypeAlias, assert_never
+from typing import Any, Final, NamedTuple, TypeAlias, assert_never
 
 import msgspec
 
 from amends.contracts.documents import Document
 from amends.contracts.errors import Misuse
 from amends.stores.port import Append, Change, ChangeSet, Due, Guard, Insert, Replace
+from amends.stores.postgres.function import WIDTH
 from amends.stores.shapes import ENCODER, SHAPES, Columns, shape_of
 from amends.stores.wellformed import check_change_set
 
@@ -18,7 +20,19 @@ TYPES: Final = tuple(SHAPES)
 """Types of documents in the order in which their rows are locked."""
 
 PLACES: Final = {type_: place for place, type_ in enumerate(TYPES)}
-UNIQUE: Final = tuple(shape.unique for shape in SHAPES.values())
+SHAPED: Final = tuple(SHAPES[type_] for type_ in TYPES)
+
+Cells: TypeAlias = tuple[Any, ...]
+"""A document's row as `amends.write` takes it: kind, tenant, id, and the rest."""
+
+Linked: TypeAlias = tuple[str, str, int, str, str | None, str]
+"""A receipt's row as `amends.write` takes it: chain, number, hash, previous hash, body."""
+
+INSERT: Final = "insert "
+REPLACE: Final = "replace "
+GUARD: Final = "guard "
+_REST: Final = tuple((None,) * (WIDTH - len(shape.columns)) for shape in SHAPED)
+_NOTHING: Final = (None,) * (6 + WIDTH)
 
 
 class Key(NamedTuple):
@@ -87,10 +101,15 @@ Step: TypeAlias = Write | Extend | Check
 
 
 class Prepared(msgspec.Struct, frozen=True, gc=False):
-    """A change set, ready to be decided and written."""
+    """A change set, ready to be decided, or to be written as if it was decided already.
+
+    `rows` and `receipts` are what it writes and looks at where all is as it takes it to be.
+    """
 
     steps: tuple[Step, ...]
     not_after: datetime | None
+    rows: tuple[Cells, ...]
+    receipts: tuple[Linked, ...]
 
 
 def prepare(change_set: ChangeSet) -> Prepared:
@@ -101,7 +120,29 @@ def prepare(change_set: ChangeSet) -> Prepared:
         tenant, name = step.chain if isinstance(step, Extend) else step.key[1:]
         if not is_plain(tenant) or not is_storable(name):
             raise _unstorable(index)
-    return Prepared(steps, change_set.not_after)
+    rows = tuple([_cells(step) for step in steps if not isinstance(step, Extend)])
+    receipts = [one for step in steps if isinstance(step, Extend) for one in _linked(step)]
+    return Prepared(steps, change_set.not_after, rows, tuple(receipts))
+
+
+def written_cells(write: Write, before: int, created_at: datetime) -> Cells:
+    """A row that is inserted, or replaced at the revision `before`."""
+    due, shape = write.due, SHAPED[write.key.place]
+    at, after = (None, None) if due is None else (due.at, due.after_ms)
+    return (
+        (REPLACE if before else INSERT) + shape.table,
+        write.key.tenant,
+        write.key.id,
+        before,
+        write.revision,
+        None if before else created_at,
+        write.updated_at,
+        at,
+        after,
+        write.body,
+        *write.columns,
+        *_REST[write.key.place],
+    )
 
 
 def is_storable(text: str) -> bool:
@@ -163,6 +204,21 @@ def _extend(change: Append) -> Extend:
     )
     chain = Chain(change.tenant, change.chain)
     return Extend(chain, change.after, change.receipts[0].previous, links)
+
+
+def _cells(step: Write | Check) -> Cells:
+    if isinstance(step, Write):
+        return written_cells(step, step.expected, step.created_at)
+    place, tenant, id_ = step.key
+    return (GUARD + SHAPED[place].table, tenant, id_, step.expected, *_NOTHING)
+
+
+def _linked(extend: Extend) -> Iterable[Linked]:
+    """Its receipts, the first with what the end of the chain must be, where there is one."""
+    previous = extend.previous if extend.after else None
+    for link in extend.links:
+        yield (*extend.chain, link.number, link.hash, previous, link.body)
+        previous = None
 
 
 def _unstorable(index: int) -> Misuse:

@@ -111,6 +111,10 @@ class SqliteStore:
         """See `Store.now`."""
         return self._usable().terms.clock()
 
+    async def by_now(self) -> datetime:
+        """See `Store.by_now`."""
+        return await self.now()
+
     async def news(self, seconds: float) -> None:
         """See `Store.news`. It only waits."""
         self._usable()

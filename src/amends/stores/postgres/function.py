@@ -1,0 +1,133 @@
+"""The SQL of `amends.write`: everything that a batch leaves behind, written in one call.
+
+A call is one statement, so a batch that is expected to succeed needs no transaction around it. What
+a statement alone cannot promise, a function does: its steps come one after the other, so the
+tenants are named before any row is reached, whatever the planner makes of a step. Its settings end
+with it, and the tenants with the transaction.
+
+The rows come as columns: `kinds` says of each what it is, `parts` which kinds there are and in
+which order they are carried out. A row is replaced at the revision `before`, inserted if absent, or
+guarded at the revision `before`; a receipt follows on the one before it, whose hash is `previous`
+where that is not in the same call. If any row was not as it was taken to be, or `not_after` has
+come, or the call was held up for so long that a lease would count from long ago, everything is
+taken back and `at` is null. Nothing is judged here: what follows from that is for the caller.
+
+As in `schema`, what was released is never edited: a step that adds a table replaces the function by
+one that also knows that table, and takes the same.
+
+Deliberately not here: verdicts, locks that must be held before a verdict, and what a call is given.
+"""
+
+from collections.abc import Sequence
+from string import Template
+from typing import Final
+
+FEED_LOCK: Final = 0x416D6E64_00000002
+"""Shared by everybody who has a position in the feed and has not committed it yet."""
+
+NEWS: Final = "amends_news"
+"""The channel on which listeners hear of what people wait for."""
+
+WIDTH: Final = 7
+"""How many columns a table has at most between `due_at` and `body`."""
+
+_ROWS: Final = (
+    "unnest(kinds, tenants, ids, befores, revisions, created, updated, due_ats, due_spans,"
+    f" bodies, {', '.join(f'columns{n}' for n in range(1, WIDTH + 1))})"
+    " AS i(kind, tenant, id, before, revision, created_at, updated_at, due_at, due_ms, body,"
+    f" {', '.join(f'c{n}' for n in range(1, WIDTH + 1))})"
+)
+_DUE: Final = "coalesce(i.due_at, at + i.due_ms * interval '1 millisecond')"
+
+_TABLE: Final = Template(f"""
+      WHEN 'replace $table' THEN
+        UPDATE amends.$table AS r SET due_at = {_DUE}, revision = i.revision,
+          updated_at = i.updated_at, $settings, body = i.body, written_at = at, written_by = token
+          FROM {_ROWS}
+          WHERE i.kind = 'replace $table' AND r.tenant = i.tenant AND r.id = i.id
+          AND r.revision = i.before;
+      WHEN 'insert $table' THEN
+        INSERT INTO amends.$table (tenant, id, revision, created_at, updated_at, due_at, $columns,
+          body, written_at, written_by)
+          SELECT i.tenant, i.id, i.revision, i.created_at, i.updated_at, {_DUE}, $values, i.body,
+          at, token FROM {_ROWS} WHERE i.kind = 'insert $table' ON CONFLICT DO NOTHING;
+      WHEN 'guard $table' THEN
+        PERFORM 1 FROM {_ROWS} JOIN amends.$table AS r ON r.tenant = i.tenant AND r.id = i.id
+          AND r.revision = i.before WHERE i.kind = 'guard $table' FOR SHARE OF r;""")
+
+_FUNCTION: Final = Template(f"""
+CREATE OR REPLACE FUNCTION amends.write(
+  named text, token uuid, clock timestamptz, not_after timestamptz, known_synchronous boolean,
+  parts text[], kinds text[], tenants text[], ids text[], befores bigint[], revisions bigint[],
+  created timestamptz[], updated timestamptz[], due_ats timestamptz[], due_spans bigint[],
+  bodies text[], {", ".join(f"columns{n} text[]" for n in range(1, WIDTH + 1))},
+  chain_tenants text[], chains text[], numbers bigint[], hashes text[], previous text[],
+  receipts text[],
+  OUT at timestamptz, OUT waited boolean
+) LANGUAGE plpgsql
+  SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
+  SET enable_mergejoin = off SET jit = off SET plan_cache_mode = force_generic_plan
+  SET lock_timeout = '2s'
+AS $$$$
+DECLARE
+  ended timestamptz;
+  part text;
+  count bigint;
+  touched bigint := 0;
+BEGIN
+  PERFORM set_config('amends.tenants', named, true);
+  at := coalesce(clock, clock_timestamp());
+  waited := current_setting('synchronous_standby_names') <> ''
+    AND current_setting('synchronous_commit') IN ('on', 'remote_apply');
+  BEGIN
+    FOREACH part IN ARRAY parts LOOP
+      CASE part$tables
+      END CASE;
+      GET DIAGNOSTICS count = ROW_COUNT;
+      touched := touched + count;
+    END LOOP;
+    IF 'insert approvals' = ANY (parts) OR 'replace approvals' = ANY (parts) THEN
+      PERFORM pg_notify('{NEWS}', '');
+    END IF;
+    IF cardinality(numbers) > 0 THEN
+      PERFORM pg_advisory_xact_lock_shared({FEED_LOCK});
+      INSERT INTO amends.receipts (position, tenant, chain, number, hash, body, written_at,
+        written_by)
+        SELECT nextval('amends.receipts_position'), i.tenant, i.chain, i.number, i.hash, i.body, at,
+        token FROM unnest(chain_tenants, chains, numbers, hashes, previous, receipts)
+        AS i(tenant, chain, number, hash, previous, body)
+        WHERE i.previous IS NULL OR EXISTS (SELECT FROM amends.receipts AS r
+        WHERE r.tenant = i.tenant AND r.chain = i.chain AND r.number = i.number - 1
+        AND r.hash = i.previous) ON CONFLICT DO NOTHING;
+      GET DIAGNOSTICS count = ROW_COUNT;
+      touched := touched + count;
+    END IF;
+    IF known_synchronous IS DISTINCT FROM waited THEN
+      UPDATE amends.store AS s SET synchronous = waited WHERE s.synchronous <> waited;
+    END IF;
+    ended := coalesce(clock, clock_timestamp());
+    IF touched <> cardinality(kinds) + cardinality(numbers) OR ended >= not_after
+      OR ended > at + interval '1 second' THEN
+      RAISE SQLSTATE 'AMNOT';
+    END IF;
+  EXCEPTION WHEN SQLSTATE 'AMNOT' THEN
+    at := NULL;
+  END;
+END
+$$$$;
+""")
+
+
+def function(tables: Sequence[tuple[str, str]]) -> str:
+    """The function for these tables, each with the names of its columns."""
+    parts = []
+    for table, columns in tables:
+        names = columns.split()
+        settings = ", ".join(f"{name} = i.c{place}" for place, name in enumerate(names, 1))
+        values = ", ".join(f"i.c{place}" for place, _ in enumerate(names, 1))
+        parts.append(
+            _TABLE.substitute(
+                table=table, settings=settings, columns=", ".join(names), values=values
+            )
+        )
+    return _FUNCTION.substitute(tables="".join(parts))
