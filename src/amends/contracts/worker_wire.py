@@ -54,7 +54,7 @@ def _to_wire(value: Any) -> _PayloadOnTheWire:
     assert isinstance(value, ToolPayload)  # nothing else in our records needs a hook
     body = value.body.encode()
     raw = msgspec.json.encode(value.body) if value.format is PayloadFormat.TEXT else body
-    return _PayloadOnTheWire(value.format.value, msgspec.Raw(raw))
+    return _PayloadOnTheWire(value.format, msgspec.Raw(raw))
 
 
 def _from_wire(kind: type, value: Any) -> Any:
