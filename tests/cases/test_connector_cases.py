@@ -6,6 +6,10 @@ says and what really happened. Codes of the cases are mapped to ours: *provider_
 status `outcome_unknown`.
 """
 
+import asyncio
+import os
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -44,6 +48,7 @@ from amends.contracts.limits import RETRY_AFTER_MS
 from amends.contracts.principals import PrincipalRef
 from amends.contracts.secrets import Credential, Secret
 from amends.testing.http_provider import Break, HttpFault, HttpProvider
+from tests.acceptance.children import SAME_CODE
 from tests.unit.connectors.http.certificates import self_signed
 from tests.unit.connectors.http.payments import (
     BY_KEY,
@@ -148,14 +153,18 @@ async def test_a_connection_that_dies_after_the_request_does_not_send_it_twice(
 
 
 @pytest.mark.case("DUP-07")
-async def test_only_a_handler_s_own_word_that_nothing_was_sent_is_a_failure() -> None:
+async def test_only_a_handler_s_own_word_that_nothing_was_sent_is_a_failure(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(0)
+
     async def fails(order: dict[str, int], attempt: Attempt) -> bool:
         if order["n"] == 0:
             raise ConnectionError("Authorization: Bearer tok-CANARY")
         raise NotApplied("card.declined")
 
     declare = capability("pay", input_schema={"type": "object"})
-    async with _opened(declare(fails).build()) as amends:
+    async with _opened(declare(fails).build(), url=f"sqlite:///{tmp_path}/a.db") as amends:
         unclassified = await amends.execute("pay", {"n": 0})
         declined = await amends.execute("pay", {"n": 1})
     assert _is_unknown(unclassified)
@@ -163,7 +172,8 @@ async def test_only_a_handler_s_own_word_that_nothing_was_sent_is_a_failure() ->
         "transaction.unclassified_exception",
         {"exception": "ConnectionError"},
     )
-    assert "CANARY" not in repr(unclassified)
+    assert "CANARY" not in f"{unclassified!r}{caplog.text}"
+    assert _files_with_secrets(tmp_path) == []
     assert (declined.status, declined.verdict) == (WireStatus.FAILED, Verdict.NOT_COMMITTED)
 
 
@@ -317,6 +327,13 @@ async def test_a_redirect_to_another_host_sends_nothing_there(
     assert "CANARY" not in f"{unknown!r}{looked_up!r}{caplog.text}"
 
 
+def _shown_by_command(url: str, transaction_id: str) -> bytes:
+    """What `amends tx show --json` prints."""
+    command = [sys.executable, "-m", "amends", "tx", "show", transaction_id, "--json"]
+    env = {**os.environ, "PYTHONPATH": SAME_CODE, "AMENDS_STORE": url}
+    return subprocess.run(command, env=env, check=True, capture_output=True).stdout
+
+
 @pytest.mark.case("CAN-11")
 async def test_a_64_bit_id_keeps_its_digits_through_record_result_and_look_up(
     tmp_path: Path,
@@ -328,6 +345,8 @@ async def test_a_64_bit_id_keeps_its_digits_through_record_result_and_look_up(
         view = await amends.get(pending)
         found = await _looked_up(amends, pending)
         refund = await amends.compensate(pending, {})
+    shown = await asyncio.to_thread(_shown_by_command, url, pending.transaction_id)
+    assert b'"operation_id": "9007199254740993"' in shown
     assert provider.books[0].id == 9007199254740993
     assert _is_unknown(pending)
     for seen in (pending, found):

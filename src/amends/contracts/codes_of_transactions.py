@@ -257,7 +257,9 @@ TRANSACTION_CODES: Final[Mapping[str, Code]] = MappingProxyType(
             Refused, "A compensation is never a target.", "Name the original action."
         ),
         "transaction.compensation_target_not_completed": Code(
-            Refused, "The target did not complete.", "Only a known effect can be offset."
+            Refused,
+            "The target did not complete.",
+            "Only a known effect can be offset; reconcile an unknown one first.",
         ),
         "transaction.compensation_target_not_committed": Code(
             Refused, "The target's record is not committed.", "Only a known effect can be offset."

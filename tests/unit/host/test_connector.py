@@ -545,6 +545,7 @@ async def test_a_grant_that_was_revoked_since_allows_neither_effect_nor_compensa
 
 
 @pytest.mark.rule("INT-2")
+@pytest.mark.case("APR-09")
 @pytest.mark.parametrize("stage", [Stage.PERMIT, Stage.SEAL])
 async def test_a_verifier_that_turns_between_intent_and_seal_leaves_it_to_a_person(
     stage: Stage,

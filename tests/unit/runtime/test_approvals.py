@@ -10,8 +10,9 @@ from amends.contracts.actions import Action
 from amends.contracts.approval_policy import ApprovalPolicy, ByTenantPolicy, Quorum
 from amends.contracts.approvals import ApprovalRequest, ApprovalStatus
 from amends.contracts.enums import Mode, Status
-from amends.contracts.ids import PrincipalId
+from amends.contracts.ids import CapabilityId, PrincipalId
 from amends.contracts.results import Result
+from amends.stores.port import Accepted, ChangeSet, Lost
 from amends.testing.refusals import refused_with
 from amends.testing.workbench import ALICE, BOB, CHARGE, TENANT, Workbench
 from amends.transactions.hashing import input_hash
@@ -164,6 +165,32 @@ async def test_what_the_caller_changes_after_asking_is_not_what_runs() -> None:
         assert desk.seen[0].call.input == {"amount": 5, "lines": ["a"]}
 
 
+@pytest.mark.case("APR-05")
+@pytest.mark.rule("AP-2")
+async def test_what_the_caller_changes_while_the_request_is_written_is_not_what_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The value is the caller's own again as soon as the call has begun to wait for anything."""
+    desk = Desk()
+    async with guarded(desk) as bench:
+        lines: list[object] = ["a"]
+        value: dict[str, object] = {"amount": 5, "lines": lines}
+        commit = bench.store.commit
+
+        async def changed_meanwhile(changes: ChangeSet) -> Accepted | Lost:
+            lines.append("b")
+            value["amount"] = 6
+            return await commit(changes)
+
+        monkeypatch.setattr(bench.store, "commit", changed_meanwhile)
+        waiting = await bench.alice.execute(CHARGE, value, action_id="act_1")
+        request = await request_of(bench, waiting)
+        assert request.input == '{"amount":5,"lines":["a"]}'
+        await bench.bob.approve(waiting)
+        assert (await bench.alice.resume(waiting)).status == "committed"
+        assert desk.seen[0].call.input == {"amount": 5, "lines": ["a"]}
+
+
 @pytest.mark.case("APR-03")
 @pytest.mark.rule("AP-4")
 async def test_an_approval_serves_the_approved_action_and_no_other() -> None:
@@ -182,8 +209,14 @@ async def test_an_approval_serves_the_approved_action_and_no_other() -> None:
             with refused_with("action.id_conflict"):
                 await ask(bench, asked)
         assert (await request_of(bench, waiting)).status is ApprovalStatus.APPROVED
-        assert (await ask(bench, action(id="act_1"))).status == "committed"
+        done = await ask(bench, action(id="act_1", key="a key of this call only"))
+        assert done.status == "committed"
         assert (len(desk.seen), other.seen) == (1, [])
+        steps = [one.step for one in await bench.alice.receipts(done)]
+        ran = input_hash(CapabilityId(CHARGE), b'{"amount":500}')
+        assert {(one.action_id, one.capability_id, one.hashes["input"]) for one in steps} == {
+            ("act_1", CHARGE, ran)
+        }
 
 
 @pytest.mark.case("APR-06")

@@ -269,14 +269,15 @@ async def test_of_two_plans_the_withdrawn_one_cannot_be_claimed(place: Path | No
 @pytest.mark.case("PLN-04")
 @pytest.mark.rule("TX-SETTLE-4")
 async def test_a_plan_whose_precondition_moved_fails_for_certain_before_any_effect() -> None:
-    etag = [1]
+    etag, moved_by = [1], list[str]()
 
     async def applies(attempt: Attempt) -> object:
         order = attempt.call.input
         assert isinstance(order, dict)
         if order["etag"] != etag[0]:
-            raise NotApplied("precondition_failed", details={"moved_by": "the sibling plan"})
+            raise NotApplied("precondition_failed", details={"moved_by": moved_by[-1]})
         etag[0] += 1
+        moved_by.append(attempt.call.transaction_id)
         return DONE
 
     async def validates(_attempt: Attempt) -> object:
@@ -292,7 +293,13 @@ async def test_a_plan_whose_precondition_moved_fails_for_certain_before_any_effe
             ("failed", Verdict.NOT_COMMITTED),
             ("failed", Verdict.NOT_COMMITTED),
         ]
-        assert all(one.error and one.error.code == "precondition_failed" for one in ends[1:])
+        for failed in ends[1:]:
+            shown = (await bench.alice.get(failed)).result
+            assert shown is not None
+            for error in (failed.error, shown.error):
+                assert error is not None
+                assert error.code == "precondition_failed"
+                assert error.details == {"moved_by": plans[0].transaction_id}
         assert etag == [2]
 
 

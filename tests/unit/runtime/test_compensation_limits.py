@@ -104,6 +104,9 @@ async def test_the_window_runs_from_the_settlement_whatever_was_looked_at_since(
         await bench.alice.get(done, include_result=True, include_receipts=True)
         await bench.alice.commit(plan, action_id="act_1")
         await bench.alice.receipts(done)
+        with refused_with("transaction.reconcile_state_invalid"):
+            await bench.olga.reconcile(done, insist=True)
+        assert (await bench.sweep()).total == 0
         with refused_with("input.schema_mismatch"):
             await bench.alice.compensate(done, {"amount": -1})
         assert await bench.record(done) == before

@@ -10,12 +10,14 @@ from amends.connectors.port import Attempt
 from amends.contracts.declarations import IdempotencyContract
 from amends.contracts.enums import Collision, KeyRequirement, KeyScope, Mode
 from amends.contracts.errors import AmendsError
-from amends.contracts.ids import PrincipalId, TenantId
+from amends.contracts.ids import ActionId, PrincipalId, TenantId
+from amends.contracts.json_types import Json
 from amends.contracts.outcomes import NotApplied
 from amends.contracts.principals import Identity
 from amends.testing import faults
 from amends.testing.refusals import refused_with
 from amends.testing.workbench import ALICE, EVE, TENANT, Workbench
+from amends.transactions.hashing import provider_key
 from tests.unit.runtime.desk import (
     DECLINED,
     DONE,
@@ -291,7 +293,7 @@ async def test_a_fresh_key_is_no_fresh_attempt_of_a_transaction_whose_outcome_is
 @pytest.mark.rule("ID-5")
 async def test_the_providers_key_comes_from_identity_and_never_from_content() -> None:
     async with Workbench([faults.acknowledgement()]) as bench:
-        await ask(bench, action(Mode.PLAN, plan="plan_1"))
+        plan = await ask(bench, action(Mode.PLAN, plan="plan_1"))
         await ask(bench, action(Mode.COMMIT, id="act_1", plan="plan_1"))
         changed = action(Mode.COMMIT, id="act_1", plan="plan_1", input={"amount": 501})
         with refused_with("action.id_conflict"):
@@ -299,7 +301,29 @@ async def test_the_providers_key_comes_from_identity_and_never_from_content() ->
         with refused_with("transaction.plan_not_committable"):
             await ask(bench, replace(changed, action_id=None))
         record = (await records(bench))[0]
-        assert bench.effects == (record.provider_key,)
+        own = provider_key(TENANT, record.transaction_id, ActionId(plan.action_id))
+        assert bench.effects == (record.provider_key,) == (own,)
+
+
+@pytest.mark.case("CAN-02")
+@pytest.mark.parametrize(
+    ("first", "again", "same"),
+    [(1, 1.0, True), (0, -0.0, True), (100, 1e2, True), (0.1 + 0.2, 0.3, False), (1, True, False)],
+)
+async def test_a_key_compares_numbers_by_value_and_never_takes_true_for_one(
+    first: Json, again: Json, same: bool
+) -> None:
+    desk = Desk()
+    async with keyed(desk) as bench:
+        done = await ask(bench, action(key="k", input={"n": first}))
+        asked = action(key="k", input={"n": again})
+        if same:
+            replayed = await ask(bench, asked)
+            assert (replayed.replayed, replayed.action_id) == (True, done.action_id)
+        else:
+            with refused_with("idempotency.input_mismatch"):
+                await ask(bench, asked)
+        assert len(desk.seen) == 1
 
 
 @pytest.mark.rule("ID-5")
