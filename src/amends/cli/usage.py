@@ -28,6 +28,15 @@ def usage_error(error: CycloptsError) -> Misuse:
     return Misuse("cli.usage", _words(error), next_step=f"See {_command(error)} --help.")
 
 
+def unknown_option(token: str, command: str) -> Misuse:
+    """The same of an option that a command with a lone `-` among its arguments finds itself."""
+    return Misuse(
+        "cli.usage",
+        f"Unknown option{_named(_OPTION, token)}.",
+        next_step=f"See {command} --help.",
+    )
+
+
 def _command(error: CycloptsError) -> str:
     """The command that was typed, as far as it is one."""
     known = [word for word in error.command_chain or () if _WORD.fullmatch(word)]

@@ -5,6 +5,7 @@ a key of another store; the table says what the command then says.
 """
 
 import json
+import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -407,6 +408,8 @@ def test_published_keys_are_a_jwk_set_without_a_private_part(filled: Shell) -> N
         (("verify", "amends.db", "--keys", "none.json"), "key.not_given"),
         (("verify", "amends.db", "--keys", "kept.txt"), "keys.malformed"),
         (("verify", "amends.db", "--checkpoint", "none.txt"), "checkpoint.no_file"),
+        (("verify", "amends.db", "--nothing"), "cli.usage"),
+        (("verify", "-", "-"), "cli.bundle_required"),
     ],
 )
 def test_what_cannot_be_asked_is_refused(filled: Shell, tokens: tuple[str, ...], code: str) -> None:
@@ -447,6 +450,39 @@ def proved(shell: Shell) -> Path:
     tokens = ("prove", "txn_done", "--checkpoint", "kept.txt", "--out", "proof.json")
     assert shell.json(*tokens).code == exits.OK
     return shell.folder / "proof.json"
+
+
+@pytest.mark.rule("RC-3")
+def test_what_comes_from_a_pipe_is_checked_as_a_file_is(filled: Shell) -> None:
+    bundle = filled("export", "txn_done", "txn_more").out.encode()
+    filled.pipes(bundle)
+    data = filled.json("verify", "-", "--keys", "keys.json").data
+    assert (data["chains"], data["keys"], data["faults"]) == (2, "given", [])
+    for spoilt, code in (
+        (bundle[:-200], "bundle.malformed"),
+        (b"".join(bundle.splitlines(keepends=True)[:-1]), "bundle.cut"),
+        (b"{}\n{}\n" + bundle, "bundle.malformed"),
+        (b"", "bundle.malformed"),
+    ):
+        filled.pipes(spoilt)
+        assert verdict(filled.json("verify", "-", "--keys", "keys.json")) == code
+    filled.pipes(proved(filled).read_bytes())
+    assert filled.json("verify", "-", *PROOF_KEPT).code == exits.OK
+
+
+def test_a_bundle_that_nobody_can_read_is_none(
+    filled: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert filled.json("verify", "none.jsonl").error == "verify.no_bundle"
+    monkeypatch.setattr(sys, "stdin", None)
+    assert filled.json("verify", "-").error == "verify.no_bundle"
+    filled.folder.joinpath("mine.jsonl").write_bytes(b"")
+    monkeypatch.setattr(Path, "open", _not_for_you)
+    assert filled.json("verify", "mine.jsonl").error == "verify.no_bundle"
+
+
+def _not_for_you(*_: object) -> None:
+    raise PermissionError(13, "Permission denied")
 
 
 @pytest.mark.rule("RC-3")

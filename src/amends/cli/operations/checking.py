@@ -5,7 +5,7 @@ memory. The heads of whole chains are told, since whoever keeps one can later se
 cut off.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -18,7 +18,7 @@ from amends.cli.inputs import identifier, pairs
 from amends.cli.operations.faults import EXIT_OF_FAULT, MEANING
 from amends.cli.operations.progress import Told
 from amends.cli.paper import Paper, clean
-from amends.contracts.errors import AmendsError, Corrupt, Misuse, Unavailable
+from amends.contracts.errors import AmendsError, Corrupt, Misuse
 from amends.contracts.evidence import Tail
 from amends.contracts.ids import TenantId, TransactionId
 from amends.contracts.json_types import Json, JsonObject
@@ -57,7 +57,6 @@ class Asked:
     """What was asked for, as it was typed."""
 
     what: tuple[str, ...]
-    store: str | None
     keys: tuple[str, ...]
     heads: tuple[str, ...]
     tenant: str | None
@@ -100,19 +99,18 @@ class Found:
         return self.seal
 
 
-def check(asked: Asked, told: Told) -> Answer:
-    """Check and answer.
+def check_bundle(asked: Asked, lines: Iterable[bytes], told: Told) -> Answer:
+    """Check a bundle and answer. Raises as `brought_by` does."""
+    return _answer(_of_bundle(lines, brought_by(asked), told))
 
-    Raises `Misuse` for what cannot be asked, `Unavailable` for files that are not there, and
-    `Refused` (`transaction.not_found`).
+
+def check_lying(url: str, asked: Asked, told: Told) -> Answer:
+    """Check a store where it lies, and answer.
+
+    Raises as `brought_by` does, for a store that is not there, and `Refused`
+    (`transaction.not_found`).
     """
-    brought = brought_by(asked)
-    found = (
-        _of_bundle(asked, brought, told)
-        if asked.store is None
-        else _of_store(asked.store, asked, brought, told)
-    )
-    return _answer(found)
+    return _answer(_of_store(url, asked, brought_by(asked), told))
 
 
 def brought_by(asked: Asked) -> Brought:
@@ -133,32 +131,18 @@ def _keys(asked: Asked) -> KeyRing | None:
     return KeyRing([*alone.published, *pinned.published])
 
 
-def _of_bundle(asked: Asked, brought: Brought, told: Told) -> Found:
-    if len(asked.what) != 1:
-        raise Misuse(
-            "cli.bundle_required",
-            "One bundle is checked at a time, or a store.",
-            next_step="Name one file, or a store with --store.",
-        )
-    path = Path(asked.what[0])
-    if not path.is_file():
-        raise Unavailable(
-            "verify.no_bundle",
-            f"There is no bundle {clean(path.name)} in that folder.",
-            next_step="Name a file of amends export or amends prove, or a store with --store.",
-        )
+def _of_bundle(lines: Iterable[bytes], brought: Brought, told: Told) -> Found:
     found = Found(lineage="", trust="given" if brought.keys else "bundle")
-    with path.open("rb") as file:
-        try:
-            bundle = Bundle(file)
-            found.lineage = clean(bundle.header.store)
-            keys = bundle.keys if brought.keys is None else brought.keys
-            audit = BundleAudit(bundle, keys, brought.heads, brought.kept)
-            _collect(found, audit.chains(), brought.heads, 0, told)
-            found.log = audit.log()
-            found.seal = None if found.first else audit.seal()
-        except Corrupt as error:
-            found.error = error
+    try:
+        bundle = Bundle(lines)
+        found.lineage = clean(bundle.header.store)
+        keys = bundle.keys if brought.keys is None else brought.keys
+        audit = BundleAudit(bundle, keys, brought.heads, brought.kept)
+        _collect(found, audit.chains(), brought.heads, 0, told)
+        found.log = audit.log()
+        found.seal = None if found.first else audit.seal()
+    except Corrupt as error:
+        found.error = error
     return found
 
 

@@ -1,11 +1,10 @@
 """Checks a proof for `amends verify`: that receipts are in the log of whose checkpoint was kept.
 
-A proof is told from a bundle by how its file begins. What a proof shows is worth what was brought
+What a proof shows is worth what was brought
 along: without a checkpoint and keys from elsewhere it shows only that it agrees with itself.
 """
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Final
 
 from amends.cli.answers import Answer
@@ -16,8 +15,6 @@ from amends.contracts.errors import AmendsError, Corrupt
 from amends.contracts.json_types import Json, JsonObject
 from amends.contracts.times import format_instant
 from amends.receipts.proof import (
-    LARGEST_PROOF,
-    PROOF_BEGINS,
     CheckedProof,
     Proof,
     check_proof,
@@ -31,22 +28,9 @@ _TRUST: Final = {
 }
 
 
-def is_proof(asked: Asked) -> bool:
-    """Whether the one file that is to be checked is a proof, sound or not."""
-    if asked.store is not None or len(asked.what) != 1:
-        return False
-    path = Path(asked.what[0])
-    if not path.is_file():
-        return False
-    with path.open("rb") as file:
-        return file.read(len(PROOF_BEGINS)) == PROOF_BEGINS
-
-
-def check_file(asked: Asked) -> Answer:
-    """Check a proof's file and answer. Raises as `checking.check`."""
+def check_alone(asked: Asked, raw: bytes) -> Answer:
+    """Check a proof and answer. Raises as `checking.brought_by` does."""
     brought = brought_by(asked)
-    with Path(asked.what[0]).open("rb") as file:
-        raw = file.read(LARGEST_PROOF)
     try:
         proof = read_proof(raw)
         keys = keys_of(proof) if brought.keys is None else brought.keys

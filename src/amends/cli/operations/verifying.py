@@ -1,24 +1,31 @@
 """`amends verify`: whether receipts are whole, in order, unaltered, and signed by known keys.
 
-A bundle is checked offline, and so is a proof. `--store` checks a store where it lies, and further:
-every record has to have the receipts of its last change, and the whole log has to lead through its
-checkpoints.
+A bundle is checked offline, and so is a proof, be it a file or what comes on standard input.
+`--store` checks a store where it lies, and further: every record has to have the receipts of its
+last change, and the whole log has to lead through its checkpoints.
+
 Either way the exit code tells the kind of fault.
 """
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from amends.cli.options import Flag, Pairs
+
+if TYPE_CHECKING:
+    from amends.cli.answers import Answer
+    from amends.cli.operations.checking import Asked
 
 
 def verify(
     *what: Annotated[
         str,
         Parameter(
-            help="The file of a bundle or of a proof; or with --store, transactions of that store."
+            allow_leading_hyphen=True,
+            help="The file of a bundle or of a proof, or - for standard input; with --store, "
+            "transactions of that store.",
         ),
     ],
     store: Annotated[
@@ -44,22 +51,36 @@ def verify(
     import sys
 
     from amends.cli.answers import give
-    from amends.cli.operations.checking import Asked, check
-    from amends.cli.operations.progress import phases
-    from amends.cli.operations.proofs import check_file, is_proof
+    from amends.cli.inputs import STDIN
+    from amends.cli.operations.checking import Asked
+    from amends.cli.usage import unknown_option
 
+    for one in what:
+        if one.startswith("-") and one != STDIN:
+            raise unknown_option(one, "amends verify")
     asked = Asked(
-        what=what,
-        store=store,
-        keys=key,
-        heads=head,
-        tenant=tenant,
-        keys_file=keys,
-        checkpoints=checkpoint,
+        what=what, keys=key, heads=head, tenant=tenant, keys_file=keys, checkpoints=checkpoint
     )
-    if is_proof(asked):
-        answer = check_file(asked)
-    else:
-        with phases() as phase:
-            answer = check(asked, phase("Verifying"))
+    answer = _without_a_store(asked) if store is None else _of_store(store, asked)
     return give(answer, sys.stdout, as_json=json, utc=False, interrupted=False)
+
+
+def _without_a_store(asked: "Asked") -> "Answer":
+    from amends.cli.operations.checking import check_bundle
+    from amends.cli.operations.progress import phases
+    from amends.cli.operations.proofs import check_alone
+    from amends.cli.operations.reading import opened
+
+    with opened(asked.what) as reading:
+        if reading.is_proof:
+            return check_alone(asked, reading.proof())
+        with phases() as phase:
+            return check_bundle(asked, reading.lines(), phase("Verifying"))
+
+
+def _of_store(url: str, asked: "Asked") -> "Answer":
+    from amends.cli.operations.checking import check_lying
+    from amends.cli.operations.progress import phases
+
+    with phases() as phase:
+        return check_lying(url, asked, phase("Verifying"))
