@@ -1,6 +1,6 @@
 """``python -m amends`` is the command `amends`."""
 
-from amends.cli.main import main
+from amends.cli.starting import start
 
 if __name__ == "__main__":
-    main()
+    start()

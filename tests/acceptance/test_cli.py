@@ -1,5 +1,6 @@
 """`amends` as people run it: at a terminal, in a pipeline, interrupted, and in a hurry."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from typing import Final
 import pytest
 
 from amends.cli import exits
+from tests.acceptance.children import SAME_CODE
 from tests.acceptance.terminals import Shop, Terminal
 from tests.unit.cli import shop
 
@@ -51,6 +53,50 @@ def test_a_person_who_does_not_say_yes_has_done_nothing(place: Shop, keys: str, 
         assert terminal.end() == code
     assert place.status("t1") == "planned"
     assert place.books == []
+
+
+WHILE_IT_STARTS: Final = """
+import os, signal, sys
+
+class Interrupts:
+    def find_spec(self, name, path=None, target=None):
+        if name == module:
+            os.kill(os.getpid(), signal.SIGINT)
+
+module = sys.argv[1]
+sys.argv[1:] = ["tx", "list", "--store", "sqlite:///none.db"]
+signal.signal(signal.SIGINT, signal.{before})
+sys.meta_path.insert(0, Interrupts())
+from amends.cli.starting import start
+start()
+"""
+
+
+@pytest.mark.rule("CLI-2")
+@pytest.mark.parametrize("module", ["cyclopts", "amends.cli.output", "amends.contracts.errors"])
+def test_ctrl_c_while_the_program_is_being_imported_ends_it_quietly(
+    module: str, tmp_path: Path
+) -> None:
+    ended = _interrupted_at(module, "default_int_handler", tmp_path)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (exits.INTERRUPTED, b"", b"")
+
+
+@pytest.mark.rule("CLI-2")
+def test_an_ignored_ctrl_c_stays_ignored_while_the_program_starts(tmp_path: Path) -> None:
+    ended = _interrupted_at("cyclopts", "SIG_IGN", tmp_path)
+    assert (ended.returncode, b"store.not_found" in ended.stderr) == (8, True)
+
+
+def _interrupted_at(module: str, before: str, folder: Path) -> subprocess.CompletedProcess[bytes]:
+    """A process that has Ctrl-C pressed just as it imports a module."""
+    program = WHILE_IT_STARTS.replace("{before}", before)
+    return subprocess.run(
+        [sys.executable, "-c", program, module],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": SAME_CODE},
+        capture_output=True,
+        timeout=60,
+    )
 
 
 def test_ctrl_c_twice_at_a_terminal_leaves_at_once_and_says_where_to_look(place: Shop) -> None:

@@ -215,19 +215,28 @@ _COMMANDS: Final[Mapping[str, _Command]] = MappingProxyType(
 def main() -> NoReturn:
     """Run the command that the process was started with, and exit.
 
-    A closed terminal and a request to terminate end it as Ctrl-C does: it cleans up first.
+    A closed terminal and a request to terminate end it as Ctrl-C does: it cleans up first. Once the
+    command has ended, Ctrl-C hurries the process out and changes no exit code.
     """
+    interruptible = signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
     for ending in (signal.SIGHUP, signal.SIGTERM):
         if signal.getsignal(ending) is signal.SIG_DFL:
             signal.signal(ending, _end)
     _open_streams()
+    code = exits.INTERRUPTED
     try:
+        if interruptible:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         code = run(sys.argv[1:])
         sys.stdout.flush()
     except BrokenPipeError:
         # Whoever read our output has left; what is still buffered has nowhere to go.
         silence(sys.stdout)
         code = exits.PIPE_CLOSED
+    except KeyboardInterrupt:
+        pass  # before the command heard it, or after it: the code is what it was by then
+    if interruptible:
+        signal.signal(signal.SIGINT, lambda *_: os._exit(code))
     leave(code)
     sys.exit(code)
 
