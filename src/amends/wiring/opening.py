@@ -5,6 +5,7 @@ import random
 from collections.abc import Iterable
 from os import PathLike
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -43,6 +44,10 @@ class Notices(msgspec.Struct, frozen=True, kw_only=True):
     link: str = ""
 
 
+_WITHOUT_A_KEY: Final = frozenset({"key.missing", "key.unavailable"})
+"""What does not keep anybody from looking."""
+
+
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """How one runtime is put together.
 
@@ -52,8 +57,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     leaves that to whoever runs `amends retention run`. `drain_ms` is how long a close waits for
     running attempts before it interrupts them; `grace_ms` how long an attempt outlives its time
     limit. `policy` is a policy, or the name of a YAML file of rules; none is what capabilities
-    declare. With `looks` a store on a server is opened also where its key is missing; whatever
-    would write a receipt is refused then.
+    declare. With `looks` a store is opened also where its key is missing, and a file that this user
+    can only read; whatever would write a receipt is refused then.
     """
 
     policy: Policy | str | PathLike[str] | None = None
@@ -163,19 +168,20 @@ def policy_of(settings: Settings) -> Policy:
 async def open_store(url: str, *, looks: bool = False) -> tuple[Store, StoreSigner]:
     """The store of a URL and the key that signs its receipts.
 
-    Who only `looks` needs no key. Raises as `database_of`, `Unavailable` (`key.missing`), and more.
+    Who only `looks` needs no key, and no permission to write. Raises as `database_of`,
+    `Unavailable` (`key.missing`), and more.
     """
     beside = beside_of(url)
     if beside is None:
         return MemoryStore(), ephemeral_key()
     on_server = is_on_a_server(url)
-    store = await open_place(OnServer(url) if on_server else beside)
+    store = await open_place(OnServer(url) if on_server else beside, looks=looks)
     try:
         signer_of = _shared if on_server else _own
         try:
             return store, await signer_of(store, key_path(beside))
         except Unavailable as error:
-            if not looks or error.code != "key.missing":
+            if not looks or error.code not in _WITHOUT_A_KEY:
                 raise
             return store, AbsentSigner(error)
     except AmendsError:

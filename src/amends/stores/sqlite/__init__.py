@@ -5,8 +5,8 @@ opens a file with the settings that durability needs, and refuses one that will 
 `migrations` is the schema; `statements` is the SQL of each table; `changes` prepares a change set
 and applies it; `session` is one write transaction over a batch of them; `writer` decides who is
 written when; `reader` answers questions; `opened` holds the files this process has open; `store`
-is what users get. Beside these, for the upkeep of a whole file: `survey` asks across tenants, and
-`backup` copies a file and puts one back.
+is what users get. `looking` opens a file that its user may only read. Beside these, for the upkeep
+of a whole file: `survey` asks across tenants, and `backup` copies a file and puts one back.
 
 What holds here:
 

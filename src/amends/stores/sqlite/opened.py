@@ -20,16 +20,18 @@ import msgspec
 
 from amends.stores.sqlite.connection import check_sqlite, connect, create
 from amends.stores.sqlite.failures import Health, forked, unopenable
+from amends.stores.sqlite.looking import NoWriter, look_at_store
 from amends.stores.sqlite.reader import Reader
 from amends.stores.sqlite.session import Session
 from amends.stores.sqlite.writer import Writer
 
 
 class Identity(NamedTuple):
-    """Which file it is, whatever its path."""
+    """Which file it is, whatever its path; who only looks shares nothing with who writes."""
 
     device: int
     inode: int
+    looks: bool
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +41,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     threads: bool
     busy_ms: int
     vfs: str | None
+    looks: bool = False
 
 
 class OpenFile:
@@ -49,6 +52,16 @@ class OpenFile:
         self.terms = terms
         self.health = Health()
         self._pid = os.getpid()
+        self.writer: Writer | NoWriter
+        reading = self._look(path) if terms.looks else self._connect(path, terms)
+        self.reader = Reader(reading, self.health, terms.clock)
+
+    def _look(self, path: Path) -> apsw.Connection:
+        looking = look_at_store(path)
+        self.lineage, self.writer = looking.lineage, NoWriter()
+        return looking.connection
+
+    def _connect(self, path: Path, terms: Terms) -> apsw.Connection:
         writing = connect(path, terms.clock, terms.vfs)
         self.lineage = writing.lineage
         session = Session(writing.connection, self.health, terms.clock)
@@ -59,7 +72,7 @@ class OpenFile:
         except BaseException:
             self.writer.shut_down()
             raise
-        self.reader = Reader(reading, self.health, terms.clock)
+        return reading
 
     @property
     def inherited(self) -> bool:
@@ -94,7 +107,7 @@ class OpenFiles:
         """
         check_sqlite(apsw.sqlite_lib_version())
         with self._lock:
-            identity = _identify(path)
+            identity = _identify(path, looks=terms.looks)
             file = self._files.get(identity)
             if file is not None and file.inherited:
                 raise forked()
@@ -118,10 +131,11 @@ class OpenFiles:
 OPEN_FILES: Final = OpenFiles()
 
 
-def _identify(path: Path) -> Identity:
+def _identify(path: Path, *, looks: bool) -> Identity:
     try:
-        create(path)
+        if not looks:
+            create(path)
         found = path.stat()
     except OSError as error:
         raise unopenable(path, error) from error
-    return Identity(found.st_dev, found.st_ino)
+    return Identity(found.st_dev, found.st_ino, looks)

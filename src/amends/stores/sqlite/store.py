@@ -31,18 +31,21 @@ async def open_sqlite(
     threads: bool = True,
     busy_ms: int = BUSY_MS,
     vfs: str | None = None,
+    looks: bool = False,
 ) -> "SqliteStore":
     """Open the store in this file, making it if there is none.
 
     `clock` gives aware UTC times and is the store's clock for this process. Without `threads`
     everything, waiting included, happens on the caller's turn. `busy_ms` is how long a change set
-    waits for other processes. `vfs` names a SQLite file layer.
+    waits for other processes. `vfs` names a SQLite file layer. With `looks` a store that is there
+    is opened to be read, by a user who may do no more; it takes no change set.
 
     Raises `Unavailable` (`store.unavailable`, `store.foreign_file`, `store.schema_too_new`,
-    `store.not_durable`, `store.sqlite_too_old`), `Corrupt` (`store.schema_changed`) or `Misuse`
-    (`store.forked`). There is no falling back to anything weaker.
+    `store.not_durable`, `store.sqlite_too_old`, `store.read_only`), `Corrupt`
+    (`store.schema_changed`) or `Misuse` (`store.forked`). There is no falling back to anything
+    weaker.
     """
-    terms = Terms(clock=clock, threads=threads, busy_ms=busy_ms, vfs=vfs)
+    terms = Terms(clock=clock, threads=threads, busy_ms=busy_ms, vfs=vfs, looks=looks)
 
     def opening() -> OpenFile:
         return OPEN_FILES.open(Path(path).absolute(), terms)

@@ -22,9 +22,10 @@ from amends.stores.port import Stored, Unreadable
 from amends.stores.rows import show_row, system_clock
 from amends.stores.schema_steps import Migration
 from amends.stores.shapes import shape_of
-from amends.stores.sqlite.connection import BUSY_MS, let_go
+from amends.stores.sqlite.connection import let_go
 from amends.stores.sqlite.failures import unopenable
 from amends.stores.sqlite.logbook import FileLogbook
+from amends.stores.sqlite.looking import look
 from amends.stores.sqlite.migrations import missing_steps
 from amends.stores.sqlite.reader import row_of
 from amends.stores.sqlite.statements import CHAIN, statements_of
@@ -69,17 +70,15 @@ class BeyondIt(NamedTuple):
 class Survey:
     """A file, open for questions. Use it in a `with` block, in one thread.
 
-    Raises `Unavailable` (`store.unavailable`, `store.foreign_file`, `store.schema_too_new`) or
-    `Corrupt` (`store.schema_changed`, `store.file_damaged`) when it is opened.
+    Raises `Unavailable` (`store.unavailable`, `store.foreign_file`, `store.schema_too_new`,
+    `store.read_only`) or `Corrupt` (`store.schema_changed`, `store.file_damaged`) when opened.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         connection = None
         try:
-            connection = apsw.Connection(str(path), apsw.SQLITE_OPEN_READWRITE)
-            connection.set_busy_timeout(BUSY_MS)
-            connection.pragma("query_only", True)
+            connection = look(path)
             self.missing: tuple[Migration, ...] = missing_steps(connection)
             """The steps of the schema that the file has not gone through."""
             tables = connection.execute("SELECT count(*) FROM sqlite_schema").get
