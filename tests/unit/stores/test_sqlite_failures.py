@@ -12,6 +12,7 @@ from amends.contracts.documents import TransactionRecord
 from amends.contracts.errors import Unavailable
 from amends.stores.port import Accepted, Change, ChangeSet, Insert, Replace, Store, Stored
 from amends.stores.sqlite import SqliteStore, open_sqlite
+from amends.stores.sqlite.writer import Writer
 from amends.testing.faulty_files import WAL, FaultyFiles, Operation
 from amends.testing.store_contract_trial import commit, error_of
 from amends.testing.store_documents import (
@@ -253,7 +254,9 @@ def _blank(path: Path) -> None:
 
 def _connection(store: SqliteStore) -> apsw.Connection:
     """The one that writes."""
-    return store._file.writer._session._connection
+    writer = store._file.writer
+    assert isinstance(writer, Writer)
+    return writer._session._connection
 
 
 def _fail_to_end(_cursor: apsw.Cursor, sql: str, _bindings: object) -> bool:

@@ -16,7 +16,7 @@ from amends.stores.port import Accepted, ChangeSet, Insert, Loss, Lost, Replace,
 from amends.stores.sqlite import SqliteStore, open_sqlite
 from amends.stores.sqlite.changes import Prepared
 from amends.stores.sqlite.session import Verdict
-from amends.stores.sqlite.writer import BATCH
+from amends.stores.sqlite.writer import BATCH, Writer
 from amends.testing.faulty_files import WAL, FaultyFiles
 from amends.testing.store_contract_trial import commit, error_of
 from amends.testing.store_documents import TENANT, a_transaction, changed
@@ -25,6 +25,12 @@ from amends.testing.store_documents import TENANT, a_transaction, changed
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "amends.db"
+
+
+def _writer_of(store: SqliteStore) -> Writer:
+    writer = store._file.writer
+    assert isinstance(writer, Writer)
+    return writer
 
 
 def _insert(name: object) -> ChangeSet:
@@ -107,7 +113,7 @@ async def written(path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
     """How many change sets went together, one batch after the other, while a store is open."""
     store = await open_sqlite(path)
     sizes: list[int] = []
-    session = store._file.writer._session
+    session = _writer_of(store)._session
     write = session.write
 
     def note(batch: Sequence[Prepared], patience_ms: int) -> list[Verdict]:
@@ -139,7 +145,7 @@ async def test_where_few_wait_those_who_were_just_told_go_along(
     path: Path, written: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = await open_sqlite(path)
-    session, goes_on = store._file.writer._session, threading.Event()
+    session, goes_on = _writer_of(store)._session, threading.Event()
     flush = session.flush
 
     def flush_later() -> None:
@@ -162,7 +168,7 @@ async def test_a_batch_that_cannot_be_written_costs_nobody_the_answer_to_the_one
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = await open_sqlite(path)
-    session = store._file.writer._session
+    session = _writer_of(store)._session
     write, batches = session.write, count(0)
 
     def fail_once(batch: Sequence[Prepared], patience_ms: int) -> list[Verdict]:
@@ -352,7 +358,7 @@ async def test_a_batch_whose_flush_finds_no_thread_is_undone_and_told_as_unknown
 ) -> None:
     """As at the end of the interpreter, when threads are no longer to be had."""
     store = await open_sqlite(path)
-    executor = store._file.writer._executor
+    executor = _writer_of(store)._executor
     assert executor is not None
     executor.shutdown()
     asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)
@@ -375,7 +381,7 @@ async def test_a_write_that_runs_out_of_memory_is_undone_and_told_as_unknown(
             raise MemoryError
         return True
 
-    connection = store._file.writer._session._connection
+    connection = _writer_of(store)._session._connection
     connection.set_exec_trace(run_out_of_memory)
     told: list[dict[str, object]] = []
     loop = asyncio.get_running_loop()
