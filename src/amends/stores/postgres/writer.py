@@ -1,8 +1,7 @@
 """Who is written when: all that wait while a batch is on its way go together in the next one.
 
-Whichever session is free takes the queue, a batch at a time. Where several are free and many wait,
-each takes its share, so that the callers of one batch go on while another one is written. What is
-queued is carried out: a caller that is cancelled stops waiting, and nothing else.
+Whichever session is free takes the queue, a batch at a time. What is queued is carried out: a
+caller that is cancelled stops waiting, and nothing else.
 
 Deliberately not here: SQL, verdicts, and any retry.
 """
@@ -20,9 +19,6 @@ from amends.stores.postgres.writes import Prepared
 
 BATCH: Final = 256
 """At most so many change sets share a transaction, so that other processes get their turn."""
-
-FEW: Final = 16
-"""So many are not shared between sessions: it would cost a second flush and win nothing."""
 
 
 class Waiting(msgspec.Struct, frozen=True):
@@ -75,14 +71,10 @@ class Writer:
         self._called = False
         if not self._queue or not self._idle:
             return
-        share = max(FEW, -(-len(self._queue) // len(self._idle)))
-        most = min(BATCH, share)
-        batch, self._queue = self._queue[:most], self._queue[most:]
+        batch, self._queue = self._queue[:BATCH], self._queue[BATCH:]
         task = asyncio.get_running_loop().create_task(self._carry_out(batch, self._idle.pop()))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
-        if self._queue:
-            self._call()
 
     async def _carry_out(self, batch: list[Waiting], session: Session) -> None:
         try:
