@@ -22,7 +22,7 @@ Deliberately not here: what an outcome means for the record, time limits, retrie
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from types import MappingProxyType
+from types import CoroutineType, MappingProxyType
 from typing import Final, TypeAlias
 
 import msgspec
@@ -52,6 +52,9 @@ Late: TypeAlias = Callable[[Call, Awaitable[Outcome]], None]
 
 Awaiting it gives, or raises, what `carry_out` would have.
 """
+
+_AWAITABLE: Final = (CoroutineType, Awaitable)
+"""A coroutine first, as it nearly always is one: to ask the abstract class costs more."""
 
 _NO_SCHEMAS: Final[Mapping[Handler, JsonObject]] = MappingProxyType({})
 
@@ -184,7 +187,7 @@ async def _ended(call: Call, job: Job, running: "asyncio.Task[Ended | None]") ->
 
 async def _told(call: Call, answer: object) -> Outcome:
     try:
-        value = await answer if isinstance(answer, Awaitable) else answer
+        value = await answer if isinstance(answer, _AWAITABLE) else answer
     except Signal as signal:
         return signal.outcome
     match value:

@@ -40,11 +40,20 @@ _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 
 def uuid7_hex(unix_ms: int, random_bytes: bytes) -> str:
     """A UUIDv7 (RFC 9562, section 5.7) as 32 hex digits from a time and ten random bytes."""
+    return uuid7_at(unix_ms, uuid7_chance(random_bytes))
+
+
+def uuid7_chance(random_bytes: bytes) -> str:
+    """What of a UUIDv7 does not depend on the time: its last 20 digits, version and variant too."""
     rand = int.from_bytes(random_bytes[:10], "big")
-    value = (unix_ms & 0xFFFF_FFFF_FFFF) << 80
-    value |= 0x7 << 76 | (rand >> 62 & 0xFFF) << 64
+    value = 0x7 << 76 | (rand >> 62 & 0xFFF) << 64
     value |= 0b10 << 62 | rand & 0x3FFF_FFFF_FFFF_FFFF
-    return f"{value:032x}"
+    return f"{value:020x}"
+
+
+def uuid7_at(unix_ms: int, chance: str) -> str:
+    """The UUIDv7 of a time, in milliseconds, from what `uuid7_chance` made; use that only once."""
+    return f"{unix_ms & 0xFFFF_FFFF_FFFF:012x}{chance}"
 
 
 def default_plan_id(transaction_id: TransactionId) -> PlanId:

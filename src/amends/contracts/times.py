@@ -12,6 +12,9 @@ from amends.contracts.errors import Refused
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 """From where instants are counted that are written as numbers."""
 
+MILLISECOND: Final = timedelta(milliseconds=1)
+"""Multiplied, it gives a span in a third of the time that making one takes."""
+
 
 def require_instant(value: object, field: str) -> datetime:
     """Return `value` in UTC.
@@ -41,7 +44,7 @@ def parse_instant(text: object, field: str) -> datetime:
 
 def after_ms(start: datetime, duration_ms: int) -> datetime:
     """The instant `duration_ms` milliseconds of real time after `start`, in UTC."""
-    return start.astimezone(UTC) + timedelta(milliseconds=duration_ms)
+    return start.astimezone(UTC) + duration_ms * MILLISECOND
 
 
 def format_instant(instant: datetime) -> str:

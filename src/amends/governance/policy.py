@@ -30,6 +30,7 @@ from amends.governance.limits import Charge
 
 DEFAULT_APPROVAL: Final = ApprovalPolicy(reason="The tenant's policy asks for an approval.")
 _HIGH: Final = frozenset({Risk.HIGH, Risk.CRITICAL})
+_APPROVABLE: Final = MUTATING_MODES | PREVIEW_MODES
 
 
 class PolicyVerdict(StrEnum):
@@ -126,7 +127,7 @@ def _scopes_held(capability: Capability, principal: Principal) -> bool:
 
 def _approval_asked(question: PolicyQuestion) -> tuple[str, ApprovalPolicy] | None:
     """Look-ups need no approval; previews say what a later execution will need."""
-    if question.mode not in MUTATING_MODES | PREVIEW_MODES:
+    if question.mode not in _APPROVABLE:
         return None
     declared = question.capability.approval
     if declared is not None and declared.required:

@@ -13,10 +13,10 @@ from amends.contracts.enums import Mode
 from amends.contracts.errors import AmendsError, Unavailable
 from amends.contracts.results import Result
 from amends.runtime.acceptance import Acceptance, Known
-from amends.runtime.changes import Draft, until_written
+from amends.runtime.changes import ROUNDS, Draft
 from amends.runtime.claim import Claim
 from amends.runtime.environment import Environment
-from amends.runtime.grounds import Grounds, Lapsed, with_transaction
+from amends.runtime.grounds import Ground, Grounds, Lapsed, with_transaction
 from amends.runtime.judging import POLICY_GATE, judged_again
 from amends.runtime.previews import Previews
 from amends.runtime.refusals import Refusals, denial
@@ -53,14 +53,11 @@ class Begin:
 
         Raises the coded refusal of steps 9 to 13; a refused action keeps its ordered verdicts.
         """
-        rounds = 0
-
-        async def once() -> Running | Result | Lost:
-            nonlocal rounds
-            rounds += 1
-            return await self._round(admitted, first=rounds == 1)
-
-        return await until_written(once)
+        for number in range(ROUNDS):
+            answer = await self._round(admitted, first=number == 0)
+            if not isinstance(answer, Lost):
+                return answer
+        raise coded("store.contended")
 
     async def _round(self, admitted: Admitted, *, first: bool) -> Running | Result | Lost:
         answer = await self._accept(await self._judged(admitted), first=first)
@@ -69,12 +66,12 @@ class Begin:
         admitted, known = answer
         try:
             ground = await self._grounds.check(admitted, replace(known, first=first))
-            if isinstance(ground, Result | Lost):
-                return ground
+            if isinstance(ground, Ground):
+                admitted = with_transaction(admitted, ground)
+                return await self._claim.make(admitted, known, ground, first=first)
             if isinstance(ground, Lapsed):
                 raise await self._lapsed(ground)
-            admitted = with_transaction(admitted, ground)
-            return await self._claim.make(admitted, known, ground, first=first)
+            return ground
         except Unavailable:
             raise
         except AmendsError as error:

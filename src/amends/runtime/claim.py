@@ -136,7 +136,8 @@ class Claim:
         environment = self._environment
         for _ in range(COUNTS):
             counted = draft.copy() if charges else draft
-            await self._allowances.take(admitted.tenant, charges, counted)
+            if charges:
+                await self._allowances.take(admitted.tenant, charges, counted)
             if environment.policy.revision != admitted.judged_under:
                 return JUDGE_AGAIN
             written = await counted.commit(environment.store, None, tail=tail)

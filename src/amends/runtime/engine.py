@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Final, TypeVar
 
 from msgspec.structs import replace
@@ -19,8 +20,9 @@ from amends.contracts.documents import TransactionRecord
 from amends.contracts.enums import Handler, Mode
 from amends.contracts.errors import AmendsError, Unavailable
 from amends.contracts.ids import Fence
-from amends.contracts.outcomes import Outcome, ProviderOperation
+from amends.contracts.outcomes import Outcome
 from amends.contracts.results import Result
+from amends.contracts.times import MILLISECOND
 from amends.runtime.acceptance import Acceptance
 from amends.runtime.attempt import (
     TIMEOUT,
@@ -39,7 +41,7 @@ from amends.runtime.settle import Settle
 from amends.runtime.upkeep import Upkeep
 
 T = TypeVar("T")
-_MILLISECOND: Final = timedelta(milliseconds=1)
+_NOTHING: Final = timedelta()
 NOT_SENT: Final = "transaction.not_dispatched"
 
 
@@ -153,9 +155,7 @@ class Engine:
         return told + timedelta(seconds=loop.time() - asked)
 
     async def _enter(self, running: Running) -> Outcome:
-        async def checkpoint(operation: ProviderOperation, cursor: str | None) -> None:
-            await self._checkpoints.write(running, operation, cursor)
-
+        checkpoint = partial(self._checkpoints.write, running)
         return await enter(running.serving.connector, running, checkpoint)
 
     async def _end(self, running: Running, outcome: Outcome) -> None:
@@ -233,16 +233,16 @@ def _time_left(running: Running, now: datetime) -> timedelta | None:
     commits = running.record.mode is Mode.COMMIT and not _looks_up(running)
     if commits and plan is not None and now >= plan.expires_at:
         return None
-    limit = timedelta(milliseconds=running.call.deadline_in_ms)
+    limit = running.call.deadline_in_ms * MILLISECOND
     left = running.started_at + limit - now
-    return min(left, limit) if left > timedelta() else None
+    return min(left, limit) if left > _NOTHING else None
 
 
 def _within_lease(running: Running, now: datetime) -> Call:
     """The call with a span that ends with the lease, however late it begins: what a connector sends
     within its span is then never sent after the lease.
     """
-    call, left = running.call, (running.lease_end - now) // _MILLISECOND
+    call, left = running.call, (running.lease_end - now) // MILLISECOND
     return call if left >= call.deadline_in_ms else replace(call, deadline_in_ms=max(left, 1))
 
 

@@ -38,7 +38,7 @@ from amends.contracts.principals import PrincipalRef
 from amends.contracts.results import Result
 from amends.receipts.chain import chain_of
 from amends.runtime.acceptance import Acceptance
-from amends.runtime.changes import Draft, until_written
+from amends.runtime.changes import ROUNDS, Draft, until_written
 from amends.runtime.environment import Environment
 from amends.runtime.heard import Heard
 from amends.runtime.running import Running
@@ -73,6 +73,7 @@ _TYPES: Final = {
     Event.SETTLED_BY_HAND: ReceiptType.OPERATOR_RESOLVED,
     Event.FROZEN: ReceiptType.FROZEN,
 }
+_WITH_OUTPUT: Final = (Applied, Partial)
 _FOUND: Final = frozenset({Certainty.APPLIED, Certainty.PARTIAL})
 """What a look-up says late of the effect itself; its failures say nothing."""
 
@@ -92,17 +93,15 @@ class Settle:
         """
         shown = self._shown(running, outcome)
         output = self._output(running, outcome)
-        fresh = True
-
-        async def once() -> Result | Lost:
-            nonlocal fresh
-            if not fresh and not await self._reread(running):
-                return await self._late_round(running, shown, output)
-            fresh = False
-            return await self._write(running, shown, output)
-
         try:
-            return await until_written(once)
+            for number in range(ROUNDS):
+                if number == 0 or await self._reread(running):
+                    answer = await self._write(running, shown, output)
+                else:
+                    answer = await self._late_round(running, shown, output)
+                if not isinstance(answer, Lost):
+                    return answer
+            raise coded("store.contended")
         except AmendsError as error:  # whatever kept it from being stored, the effect may be there
             kept_in = await self._spill(running, shown, output, f"settlement:{running.fence}")
             raise _not_stored(running, shown, kept_in) from error
@@ -355,7 +354,7 @@ class Settle:
         )
 
     def _output(self, running: Running, outcome: Outcome) -> StoredOutput:
-        if not isinstance(outcome, Applied | Partial):
+        if not isinstance(outcome, _WITH_OUTPUT):
             return NO_OUTPUT
         serving = running.serving
         fits = serving.fits if _promises_output(running) else _anything

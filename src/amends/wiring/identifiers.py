@@ -6,7 +6,7 @@ import socket
 import time
 from typing import Final
 
-from amends.contracts.ids import uuid7_hex
+from amends.contracts.ids import uuid7_at, uuid7_chance, uuid7_hex
 
 _NS_IN_MS: Final = 1_000_000
 _BYTES: Final = 10
@@ -27,7 +27,7 @@ class Identifiers:
 
     def __init__(self) -> None:
         self._pid = os.getpid()
-        self._drawn: list[bytes] = []
+        self._drawn: list[str] = []
 
     def __call__(self, prefix: str) -> str:
         """A new identifier; safe to ask from any thread."""
@@ -38,11 +38,11 @@ class Identifiers:
         except IndexError:
             self._drawn += self._draw()
             drawn = self._drawn.pop()
-        return prefix + uuid7_hex(time.time_ns() // _NS_IN_MS, drawn)
+        return prefix + uuid7_at(time.time_ns() // _NS_IN_MS, drawn)
 
-    def _draw(self) -> list[bytes]:
+    def _draw(self) -> list[str]:
         much = os.urandom(_BYTES * _DRAWN)
-        return [much[at : at + _BYTES] for at in range(0, len(much), _BYTES)]
+        return [uuid7_chance(much[at : at + _BYTES]) for at in range(0, len(much), _BYTES)]
 
 
 def new_owner() -> str:

@@ -62,7 +62,7 @@ class Session:
             raise Failed(self._health.poison)
         try:
             verdicts = self._write(batch, patience_ms)
-            if not any(isinstance(verdict, Accepted) for verdict in verdicts):
+            if Accepted not in map(type, verdicts):
                 self._roll_back()
         except apsw.Error as error:
             failure = self._health.judge(error)
