@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 Capabilities: TypeAlias = tuple[Registrable, ...]
 _FILE: Final = ".toml"
+_IMPORTING: Final = import_module.__code__.co_filename
+_ON_THE_WAY: Final = (__file__, _IMPORTING, "<frozen importlib.")
+"""How the names of the files begin that lie between a command and the app it imports."""
 
 
 def load_capabilities(place: str | None) -> Capabilities:
@@ -107,7 +110,7 @@ def _loaded(place: str) -> object:
     except AmendsError:
         raise
     except (Exception, SystemExit) as error:
-        traceback.print_exc()
+        _show(error)
         raise _failed("The app could not be imported.", error) from None
     return found
 
@@ -121,9 +124,17 @@ def _called(found: object) -> object:
     except AmendsError:
         raise
     except (Exception, SystemExit) as error:
-        traceback.print_exc()
+        _show(error)
         raise _failed("The function that makes the app failed.", error) from None
     return made
+
+
+def _show(error: BaseException) -> None:
+    """The traceback as the app's author needs it: without the way through this file to the app."""
+    frames = error.__traceback__
+    while frames is not None and frames.tb_frame.f_code.co_filename.startswith(_ON_THE_WAY):
+        frames = frames.tb_next
+    traceback.print_exception(error.with_traceback(frames))
 
 
 def _is_registrable(one: object) -> TypeGuard[Registrable]:

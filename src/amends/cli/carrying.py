@@ -78,9 +78,8 @@ async def approved(session: Session, result: Result, wait_s: float) -> bool:
 def describe(session: Session, declared: Capability) -> None:
     """Say what a capability does, before anybody says yes to it."""
     effects = ", ".join(declared.side_effects)
-    session.notes.line(
-        (declared.title, "bold"), f" ({declared.id}): {effects}; risk {declared.risk}."
-    )
+    name = "" if declared.title == declared.id else f" ({declared.id})"
+    session.notes.line((declared.title, "bold"), f"{name}: {effects}; risk {declared.risk}.")
 
 
 def serving(session: Session, declared: Capability, deed: Deed) -> Capability:

@@ -4,11 +4,13 @@ The engine's next steps speak of calls; here they are followed by what a shell c
 """
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Final
 
 from amends.cli.acting import CONFIGURE
+from amends.contracts.codes import coded
 from amends.contracts.errors import AmendsError
 
 _OPERATOR: Final = f'On the command line, an operator has kind = "operator". {CONFIGURE}'
@@ -53,6 +55,17 @@ def hinted(error: AmendsError, again: str = "") -> AmendsError:
         details=error.details,
         next_step=f"{error.next_step} {hint}".lstrip(),
     )
+
+
+def unknown_capability(typed: str, known: Iterable[str]) -> AmendsError:
+    """The error of an id that nothing is registered under, with the one that is much like it.
+
+    What was typed is not repeated.
+    """
+    error = coded("capability.not_found")
+    close = get_close_matches(typed, known, n=1)
+    hint = f"Did you mean {close[0]}?" if close else "Or see what the app has with amends check."
+    return type(error)(error.code, error.message, next_step=f"{error.next_step} {hint}")
 
 
 def _hints(error: AmendsError, again: str) -> list[str]:

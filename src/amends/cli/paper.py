@@ -154,3 +154,8 @@ def notes() -> Paper:
     """Where a command says what is going on: standard error, which may be gone."""
     stream: IO[str] = Forgiving(sys.stderr)  # type: ignore[assignment]  # writes as a stream does
     return Paper(stream)  # type: ignore[arg-type]  # the same
+
+
+def counted(number: int, one: str, many: str) -> str:
+    """So many of something, in the words for one or for many."""
+    return f"{number} {one if number == 1 else many}"

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from amends.cli import exits
 from amends.cli.answers import Answer
 from amends.cli.apps import load_capabilities
-from amends.cli.paper import Paper, clean
+from amends.cli.paper import Paper, clean, counted
 from amends.cli.session import Session
 from amends.cli.viewing import tell_gates
 from amends.contracts.codes import coded
@@ -82,7 +82,7 @@ def _faulty(error: AmendsError) -> Answer:
 
     short = Misuse(
         error.code,
-        f"The file has {len(faults)} faults, and is not used.",
+        f"The file has {counted(len(faults), 'fault', 'faults')}, and is not used.",
         details={"file": error.details["file"]},
         next_step="Mend every fault that is listed.",
     )
@@ -93,13 +93,17 @@ def _odd(rules: RulePolicy, found: tuple[LintFinding, ...]) -> Answer:
     def tell(paper: Paper) -> None:
         for one in found:
             _tell_line(paper, "odd", "yellow", one.line, one.rule, one.says)
-        paper.line(f"{len(rules.rules)} rules, of revision {rules.revision}.")
+        paper.line(f"{counted(len(rules.rules), 'rule', 'rules')}, of revision {rules.revision}.")
 
     error = None
     if found:
         error = Misuse(
             "policy.odd",
-            f"{len(found)} things about these rules are odd.",
+            counted(
+                len(found),
+                "thing about these rules is odd.",
+                "things about these rules are odd.",
+            ),
             next_step="Look at each; the file can be used as it is.",
         )
     data: JsonObject = {

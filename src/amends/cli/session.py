@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from amends.app.amends import Amends, Opening
 from amends.cli import acting, apps
 from amends.cli.answers import Answer, give
-from amends.cli.hints import hinted
+from amends.cli.hints import hinted, unknown_capability
 from amends.cli.options import Options
 from amends.cli.paper import notes
 from amends.cli.results import Results
@@ -64,7 +64,11 @@ class Session:
 
     def capability(self, capability_id: str) -> Capability:
         """A registered capability. Raises `Refused` (`capability.not_found`)."""
-        return self.engine.environment.registry.get(CapabilityId(capability_id)).capability
+        registry = self.engine.environment.registry
+        found = registry.find(CapabilityId(capability_id))
+        if found is None:
+            raise unknown_capability(capability_id, [one.capability.id for one in registry.all()])
+        return found.capability
 
     async def carry(
         self, call: Coroutine[object, object, T], doing: dict[str, Json], *, at_most_ms: int

@@ -5,6 +5,7 @@ commands are repeated, and these only as far as they look like names.
 """
 
 import re
+from difflib import get_close_matches
 from typing import Final
 
 from cyclopts import (
@@ -17,6 +18,7 @@ from cyclopts import (
     UnusedCliTokensError,
 )
 
+from amends.cli.paper import counted
 from amends.contracts.errors import Misuse
 
 _OPTION: Final = re.compile(r"--?[a-z][a-z-]{0,31}")
@@ -49,9 +51,13 @@ def _words(error: CycloptsError) -> str:
             return f"Unknown option{_named(_OPTION, error.token.keyword or error.token.value)}."
         case UnknownCommandError():
             token = error.unused_tokens[0] if error.unused_tokens else None
-            return f"Unknown command{_named(_WORD, token)}."
+            return f"Unknown command{_named(_WORD, token)}.{_meant(error, token)}"
         case UnusedCliTokensError():
-            return f"{len(error.unused_tokens or ())} arguments more than are taken."
+            return counted(
+                len(error.unused_tokens or ()),
+                "argument more than is taken.",
+                "arguments more than are taken.",
+            )
         case MissingArgumentError():
             return f"{_parameter(error)} is missing, or has no value."
         case RepeatArgumentError():
@@ -66,6 +72,13 @@ def _named(pattern: re.Pattern[str], token: str | None) -> str:
     """The name that was typed, if it looks like one."""
     name = (token or "").partition("=")[0]
     return f" {name}" if pattern.fullmatch(name) else ""
+
+
+def _meant(error: UnknownCommandError, token: str | None) -> str:
+    """The command that is called much like it, if there is one; it repeats nothing typed."""
+    known = [name for name in error.app or () if not name.startswith("-")]
+    close = get_close_matches(token or "", known, n=1)
+    return f" Did you mean {close[0]}?" if close else ""
 
 
 def _parameter(error: CycloptsError) -> str:

@@ -143,6 +143,7 @@ def test_a_compensation_is_a_second_effect_under_its_own_action(shell: Shell) ->
 def test_an_absent_capability_is_refused_before_anybody_is_asked(shell: Shell) -> None:
     for command in ("plan", "dry-run", "execute"):
         assert shell.json(command, "no.such").error == "capability.not_found"
+        assert "Did you mean payments.charge?" in shell(command, "payment.chrge").err
 
 
 # ── asking first ─────────────────────────────────────────────────────────────────────────────────

@@ -292,7 +292,9 @@ def test_a_doctor_lists_every_check(filled: Shell) -> None:
     assert "app" in told.out
     data = filled.json("doctor", "--quick").data
     assert {one["level"] for one in data["checks"]} == {"ok"}
-    assert data["checks"][0]["says"].startswith("The app declares ")
+    assert data["checks"][0]["says"] == "The app declares 6 capabilities."
+    alone = filled.json("doctor", "--quick", "--app", "tests.unit.cli.shop:charge").data
+    assert alone["checks"][0]["says"] == "The app declares 1 capability."
 
 
 def test_a_fault_ends_a_doctor_with_one_and_says_what_to_do(filled: Shell) -> None:
@@ -325,7 +327,7 @@ def test_settings_and_principals_are_checked_where_they_are_named(filled: Shell)
     named = ("--settings", "tests.unit.cli.shop:settings", "--principals", "principals.toml")
     checks = {one["name"]: one for one in filled.json("doctor", *named).data["checks"]}
     assert checks["settings"]["says"] == "They drain 400 ms, with a grace of 200 ms."
-    assert checks["principals"]["says"] == "6 are listed."
+    assert checks["principals"]["says"] == "6 principals are listed."
     filled.principals.chmod(0o666)
     said = filled.json("doctor", "--settings", "nowhere", "--principals", "principals.toml")
     assert said.json["error"]["details"] == {"faults": ["settings", "principals"]}

@@ -168,7 +168,7 @@ def test_a_doctor_checks_the_rules_too(shell: Shell, rules: Path) -> None:
     shell.planned("t1")
     rules.chmod(0o600)
     told = shell("doctor", "--policy", str(rules))
-    assert "There are 4 rules, of revision rules-" in told.out
+    assert "4 rules, of revision rules-" in told.out
     assert "Other users can write" not in told.out
     rules.chmod(0o666)
     assert "Other users can write policy.yaml" in shell("doctor", "--policy", str(rules)).out

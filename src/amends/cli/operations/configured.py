@@ -11,6 +11,7 @@ from typing import Final
 from amends.app.amends import Amends
 from amends.cli.acting import read_principals
 from amends.cli.apps import load_capabilities, load_settings
+from amends.cli.paper import counted
 from amends.contracts.errors import AmendsError
 from amends.wiring.contents import Check, Level
 from amends.wiring.opening import Settings
@@ -23,13 +24,11 @@ def configured(
 ) -> Iterator[Check]:
     """One check for each that is named."""
     if app is not None:
-        yield _checked("app", lambda: f"The app declares {_declared(app)} capabilities.")
+        yield _checked("app", lambda: _told_of_app(app))
     if settings is not None:
         yield _checked("settings", lambda: _told(load_settings(settings)))
     if principals is not None:
-        yield _checked(
-            "principals", lambda: f"{len(read_principals(principals).principals)} are listed."
-        )
+        yield _checked("principals", lambda: _listed(principals))
     if policy is not None:
         yield _checked("policy", lambda: _ruled(policy))
         yield from _unguarded(policy)
@@ -45,12 +44,21 @@ def _checked(name: str, look: Callable[[], str]) -> Check:
     return Check(name=name, level=Level.OK, says=says)
 
 
+def _told_of_app(app: str) -> str:
+    return f"The app declares {counted(_declared(app), 'capability', 'capabilities')}."
+
+
+def _listed(principals: Path) -> str:
+    number = len(read_principals(principals).principals)
+    return counted(number, "principal is listed.", "principals are listed.")
+
+
 def _ruled(policy: Path) -> str:
     """How many rules there are, and their revision, which decisions name."""
     from amends.wiring.policies import PolicyFile
 
     rules = PolicyFile(policy).current
-    return f"There are {len(rules.rules)} rules, of revision {rules.revision}."
+    return f"{counted(len(rules.rules), 'rule', 'rules')}, of revision {rules.revision}."
 
 
 def _unguarded(policy: Path) -> Iterator[Check]:
