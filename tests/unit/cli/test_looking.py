@@ -84,7 +84,7 @@ def test_a_log_that_lies_beside_the_file_is_read_with_it(shared: Shell) -> None:
 
 
 @pytest.mark.parametrize("tokens", LOOKS)
-@pytest.mark.parametrize("how", ["log", "others"])
+@pytest.mark.parametrize("how", ["log", "journal", "others"])
 def test_a_log_is_never_passed_over_and_nothing_is_read_that_others_may_write(
     shared: Shell, how: str, tokens: tuple[str, ...]
 ) -> None:
@@ -95,7 +95,9 @@ def test_a_log_is_never_passed_over_and_nothing_is_read_that_others_may_write(
         kept = log.read_bytes()
         held.close()
         log.write_bytes(kept)
-    with only_reading(shared, folder=0o555, file=0o444 if how == "log" else 0o464):
+    elif how == "journal":
+        shared.database.with_name("amends.db-journal").write_bytes(b"not rolled back")
+    with only_reading(shared, folder=0o555, file=0o464 if how == "others" else 0o444):
         more = ("--store", url(shared)) if tokens == ("verify",) else ()
         said = shared(*tokens, *more)
     assert (said.code, "[store.read_only]" in said.err) == (8, True)

@@ -22,7 +22,9 @@ from amends.stores.sqlite.connection import BUSY_MS, Connected, let_go
 from amends.stores.sqlite.failures import unopenable
 from amends.stores.sqlite.migrations import missing_steps
 
-_LOG: Final = "-wal"
+_LOGS: Final = ("-wal", "-journal")
+"""What SQLite would have to take in first; the second only where a file was moved between modes."""
+
 _ANYBODY_WRITES: Final = 0o222
 _SCHEMA: Final = "SELECT count(*) FROM sqlite_schema"
 
@@ -89,8 +91,8 @@ def _answering(connection: apsw.Connection) -> apsw.Connection:
 def _check_that_it_lies_still(path: Path, error: apsw.Error) -> None:
     """Raises `Unavailable` (`store.read_only`)."""
     try:
-        log = path.with_name(path.name + _LOG)
-        if log.exists() and log.stat().st_size:
+        logs = [path.with_name(path.name + ending) for ending in _LOGS]
+        if any(log.exists() and log.stat().st_size for log in logs):
             raise _read_only("What was written last lies in the log beside it.") from error
         if not _nobody_writes(path):
             raise _read_only("Others may write it meanwhile.") from error
