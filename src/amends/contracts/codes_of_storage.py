@@ -7,7 +7,10 @@ from typing import Final
 from amends.contracts.code import Code
 from amends.contracts.errors import Conflict, Corrupt, Misuse, Refused, Unavailable
 
-_ALARM: Final = "Serve nothing from it. An operator has to compare both sides and re-seat it."
+_ALARM: Final = (
+    "Serve nothing from it. An operator has to compare both sides and re-seat it; of a worker's "
+    "journal with `amends worker reseat`."
+)
 _REOPEN: Final = "Nothing may be admitted. Open it again, with a fresh fence, before anything else."
 
 STORAGE_CODES: Final[Mapping[str, Code]] = MappingProxyType(

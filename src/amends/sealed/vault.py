@@ -12,6 +12,7 @@ Deliberately not here: what the payload means.
 """
 
 import os
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from amends.contracts.codes import coded
@@ -68,6 +69,13 @@ class Storage(NamedTuple):
         )
 
 
+def as_it_lies(found: bytes | None) -> bytes:
+    """The record itself. Raises `Refused` (`sealed.not_initialised`) where there is none."""
+    if found is None:
+        raise coded("sealed.not_initialised")
+    return found
+
+
 class Vault:
     """One opening of one record, under one fence."""
 
@@ -103,22 +111,36 @@ class Vault:
             storage.anchor.advance(storage.place, before, _after(before, data))
 
     @classmethod
-    def reseat(cls, storage: Storage, *, who: str, why: str, payload: bytes | None = None) -> None:
-        """Have a person vouch that the record as it lies there is the one to go on from.
+    def reseat(
+        cls,
+        storage: Storage,
+        *,
+        who: str,
+        why: str,
+        payload: Callable[[bytes | None], bytes] = as_it_lies,
+    ) -> None:
+        """Have a person vouch for what to go on from.
 
-        For a record whose anchor is lost or restored, and for a record that was itself restored.
-        Where the record is gone, `payload` is written as the next one. The anchor keeps who and
-        why, and ends every fence before. What is inside has to wait for a comparison with the
-        other side: a journal has `rulings.reseated` for that.
+        For a record whose anchor is lost or restored, and for a record that was itself lost or
+        restored. What `payload` makes of the record as it lies there, or of none, is written as the
+        next one before the anchor moves, so that what has to wait for a comparison with the other
+        side waits from the first moment: a journal has `rulings.reseated` for that. The anchor
+        keeps who and why, and ends every fence before. May be repeated after a crash.
 
-        Raises `Refused` (`sealed.reason_required`, `sealed.not_initialised`), `Conflict`
-        (`sealed.initialised`) for a payload where there is a record, and as `open`.
+        Raises `Refused` (`sealed.reason_required`, `sealed.not_initialised`), what `payload` does,
+        and as `open`.
         """
         if not who.strip() or not why.strip():
             raise coded("sealed.reason_required")
         with storage.file.locked():
-            floor = storage.anchor.floor(storage.place) or FIRST
-            seat = _write_seat(storage, floor, payload)
+            found, floor = storage.local(), storage.anchor.floor(storage.place) or FIRST
+            before = (
+                floor if found is None else Floor(found.revision, found.commitment, found.fence)
+            )
+            data = storage.sealed(payload(None if found is None else found.payload), before)
+            storage.file.write(data)
+            fence = max(before.fence, floor.fence) + FENCES_LOST
+            seat = Floor(before.revision + 1, content_digest(data), fence)
             storage.anchor.reseat(storage.place, seat, who=who, why=why)
 
     @classmethod
@@ -212,20 +234,6 @@ def _finish(storage: Storage, local: Snapshot, floor: Floor) -> Floor:
     after = Floor(local.revision, local.commitment, floor.fence)
     storage.anchor.advance(storage.place, floor, after)
     return after
-
-
-def _write_seat(storage: Storage, floor: Floor, payload: bytes | None) -> Floor:
-    local = storage.local()
-    if local is None:
-        if payload is None:
-            raise coded("sealed.not_initialised")
-        data = storage.sealed(payload, floor)
-        storage.file.write(data)
-        local = unseal(storage.place, storage.keys, data)
-    elif payload is not None:
-        raise coded("sealed.initialised")
-    fence = max(local.fence, floor.fence) + FENCES_LOST
-    return Floor(local.revision, local.commitment, fence)
 
 
 def _after(before: Floor, data: bytes) -> Floor:

@@ -37,8 +37,8 @@ from amends.transports.port import Transport
 from amends.transports.tls import TlsListener
 from amends.transports.tls_files import TlsFiles
 from amends.transports.unix_sockets import UnixListener
-from amends.wiring.anchors import AnchorPlace
-from amends.wiring.sealing import SealedFolder
+from amends.wiring.anchors import AnchorPlace, make_anchor
+from amends.wiring.sealing import ANCHOR, SealedFolder
 from amends.worker import ruling as by_hand
 from amends.worker.adapters import Adapters
 from amends.worker.shell import JournalAccess, WorkerShell
@@ -206,6 +206,28 @@ def release_by_hand(place: WorkerPlace, ruling: Ruling) -> None:
     """Let a frozen journal admit again. Raises as `resolve_by_hand` and `unfreeze`."""
     with closing(_opened_folder(place)) as opened:
         by_hand.unfreeze(_opened(opened.storage), place.limits, ruling)
+
+
+def reseat_by_hand(
+    place: WorkerPlace, ruling: Ruling, *, journal_is_gone: bool, anchor_is_gone: bool
+) -> None:
+    """Go on from a journal that was restored, or whose anchor was; it is frozen until released.
+
+    What is gone has to be said to be gone: then the journal is begun anew, or the anchor. Raises
+    as `SealedFolder.open`, `make_anchor`, `Vault.reseat` and `worker.ruling.reseat`, and
+    `Unavailable` (`sealed.locked`).
+    """
+    if anchor_is_gone:
+        make_anchor(place.anchor or place.directory / ANCHOR)
+    with closing(_opened_folder(place)) as opened:
+        Vault.reseat(
+            opened.storage,
+            who=ruling.who,
+            why=ruling.why,
+            payload=lambda found: by_hand.reseat(
+                found, place.scope, place.limits, ruling, blank=journal_is_gone
+            ),
+        )
 
 
 def supersede_by_hand(

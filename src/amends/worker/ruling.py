@@ -5,15 +5,17 @@ Deliberately not here: who may do it, and which ruling is allowed (`journal.ruli
 
 from collections.abc import Callable
 
+from amends.contracts.codes import coded
 from amends.contracts.persistence import DurableRecord
 from amends.contracts.worker_identity import Fingerprint
 from amends.contracts.worker_payload import Terminal
 from amends.journal.capacity import JournalLimits
 from amends.journal.closing import Closing, close_entry
 from amends.journal.document import decode_journal, encode_journal
-from amends.journal.records import Journal, Ruling
+from amends.journal.records import Journal, Ruling, open_journal
 from amends.journal.rulings import (
     release,
+    reseated,
     resolve_compensation,
     resolve_operation,
     supersede_grant,
@@ -70,6 +72,22 @@ def close(record: DurableRecord, limits: JournalLimits, closing: Closing) -> Ter
 def unfreeze(record: DurableRecord, limits: JournalLimits, ruling: Ruling) -> None:
     """Let a frozen journal admit again, after both sides were compared. Raises as `release`."""
     _change(record, limits, lambda journal: release(journal, ruling, limits))
+
+
+def reseat(
+    found: bytes | None, scope: str, limits: JournalLimits, ruling: Ruling, *, blank: bool
+) -> bytes:
+    """What to go on from where a journal or its anchor was lost or restored: frozen (ST-2).
+
+    Only where a person says that the journal is gone for good is it begun anew, `blank`. Raises
+    as `reseated` and `decode_journal`, and `Corrupt` (`sealed.local_lost`).
+    """
+    if found is None and not blank:
+        raise coded("sealed.local_lost")
+    journal = (
+        open_journal(scope) if found is None else decode_journal(found, max_bytes=limits.max_bytes)
+    )
+    return encode_journal(reseated(journal, ruling, limits))
 
 
 def supersede(

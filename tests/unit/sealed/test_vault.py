@@ -121,8 +121,6 @@ def test_a_restored_record_is_reseated_by_a_person_who_says_why(tmp_path: Path) 
     for who, why in (("", "restored"), ("olga", " ")):
         with refused_with("sealed.reason_required"):
             Vault.reseat(storage, who=who, why=why)
-    with refused_with("sealed.initialised"):
-        Vault.reseat(storage, who="olga", why="restored", payload=b"new")
     with refused_with("sealed.rolled_back"):
         Vault.open(storage)
     Vault.reseat(storage, who="olga", why="restored from yesterday")
@@ -137,7 +135,12 @@ def test_a_restored_record_is_reseated_by_a_person_who_says_why(tmp_path: Path) 
 def test_a_record_that_is_gone_is_reseated_with_what_a_person_brings(tmp_path: Path) -> None:
     storage = begun(tmp_path, b"second")
     record_of(tmp_path).unlink()
-    Vault.reseat(storage, who="olga", why="the disk is gone", payload=b"frozen")
+    Vault.reseat(
+        storage,
+        who="olga",
+        why="the disk is gone",
+        payload=lambda found: b"frozen" if found is None else found,
+    )
     vault = Vault.open(storage)
     assert (vault.payload, vault.revision) == (b"frozen", 3)
 
@@ -170,10 +173,32 @@ class Deaf:
         return self.inner.reserve(place)
 
     def reseat(self, place: Place, floor: Floor, *, who: str, why: str) -> None:
-        self.inner.reseat(place, floor, who=who, why=why)
+        self._call("reseat", lambda: self.inner.reseat(place, floor, who=who, why=why))
 
     def advance(self, place: Place, before: Floor, after: Floor) -> None:
         self._call("advance", lambda: self.inner.advance(place, before, after))
+
+
+@pytest.mark.rule("ST-2")
+@pytest.mark.parametrize("after", [False, True], ids=["anchor not moved", "anchor moved"])
+def test_a_reseating_that_the_anchor_did_not_answer_is_never_open_with_what_waits_left_out(
+    tmp_path: Path, after: bool
+) -> None:
+    begun(tmp_path)
+    copy = copy_of(tmp_path)
+    Vault.open(storage_in(tmp_path)).save(b"second")
+    put_back(tmp_path, copy)
+
+    def reseat(storage: Storage) -> None:
+        Vault.reseat(storage, who="olga", why="restored", payload=lambda found: b"waits")
+
+    with pytest.raises(OSError, match="not heard"):
+        reseat(storage_in(tmp_path, anchor=Deaf(anchor_in(tmp_path), "reseat", after=after)))
+    if not after:
+        with refused_with("sealed.forked"):
+            Vault.open(storage_in(tmp_path))
+    reseat(storage_in(tmp_path))
+    assert Vault.open(storage_in(tmp_path)).payload == b"waits"
 
 
 @pytest.mark.fault(39)

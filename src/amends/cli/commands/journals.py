@@ -1,10 +1,11 @@
-"""`amends worker resolve`, `release`, `supersede`, `accept-anchor`: what operators rule."""
+"""What operators rule: `amends worker resolve`, `release`, `supersede`, `reseat` and others."""
 
 from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 
 from cyclopts import Parameter
 
 from amends.cli.commands.serving import Journal
+from amends.cli.options import Flag
 
 if TYPE_CHECKING:
     from amends.contracts.worker_payload import Terminal
@@ -72,6 +73,31 @@ def release(
     from amends.wiring.workers import release_by_hand
 
     release_by_hand(journal.place(), Ruling(who=who, why=why, evidence=evidence))
+
+
+def reseat(
+    *,
+    journal_is_gone: Annotated[
+        Flag, Parameter(help="The journal is lost for good: begin an empty one.")
+    ] = False,
+    anchor_is_gone: Annotated[
+        Flag, Parameter(help="The anchor is lost for good: make a new one at its place.")
+    ] = False,
+    who: Annotated[str, _WHO],
+    why: Annotated[str, _WHY],
+    evidence: Annotated[str, _EVIDENCE],
+    journal: Journal,
+) -> None:
+    """Go on from a journal that was restored, or whose anchor was. It is frozen until released."""
+    from amends.journal.records import Ruling
+    from amends.wiring.workers import reseat_by_hand
+
+    reseat_by_hand(
+        journal.place(),
+        Ruling(who=who, why=why, evidence=evidence),
+        journal_is_gone=journal_is_gone,
+        anchor_is_gone=anchor_is_gone,
+    )
 
 
 def supersede(

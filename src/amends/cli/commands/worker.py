@@ -16,6 +16,7 @@ def _worker() -> App:
     app.command("amends.cli.commands.journals:resolve", name="resolve", help=_RESOLVE)
     app.command("amends.cli.commands.journals:release", name="release", help=_RELEASE)
     app.command("amends.cli.commands.journals:supersede", name="supersede", help=_SUPERSEDE)
+    app.command("amends.cli.commands.journals:reseat", name="reseat", help=_RESEAT)
     app.command("amends.cli.commands.comparing:compare", name="compare", help=_COMPARE)
     app.command(
         "amends.cli.commands.journals:accept_anchor", name="accept-anchor", help=_ACCEPT_ANCHOR
@@ -52,6 +53,12 @@ _SUPERSEDE: Final = (
     "Let an open inverse be looked up under another grant.\n\n"
     "For an intent that was stranded by a change of its grant and moved on the host's side. It is "
     "looked up under the new grant, and never run."
+)
+_RESEAT: Final = (
+    "Go on from a journal that was restored, or whose anchor was lost or restored.\n\n"
+    "Put back what can be put back first. The journal as it lies there is vouched for, and admits "
+    "nothing until `amends worker release`: compare it with the ledgers of its host before, with "
+    "`amends worker compare`. Every opening there was has ended; the anchor keeps who and why."
 )
 _COMPARE: Final = (
     "Compare a journal with the ledgers of its host.\n\n"
