@@ -228,7 +228,7 @@ def test_checkpoints_that_replicas_make_while_they_all_write_are_of_one_log(shel
     assert shell.json("checkpoint").data["size"] == receipts_of(shell)
     found = shell.json("verify", "--store", store_of(shell)).data
     assert (found["chains"], found["faults"]) == (48, [])
-    assert len(found["checkpoints"]) > 4
+    assert len(found["checkpoints"]) > 1
 
 
 # ── keys ─────────────────────────────────────────────────────────────────────────────────────────
