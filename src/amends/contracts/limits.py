@@ -24,6 +24,9 @@ RETRY_AFTER_MS: Final = 5_000
 
 RETRY_AFTER_MAX_MS: Final = 24 * 3600 * 1000
 LEASE_GRACE_MS: Final = 5_000
+SERVER_GRACE_MS: Final = 2_000
+"""The least grace where the store is on a server: twice as long as its time is carried (ADR 42)."""
+
 TIMEOUT_MS: Final = 30_000
 APPROVAL_TTL_MS: Final = 24 * 3600 * 1000
 RESERVATION_LAPSE_MS: Final = 15 * 60 * 1000

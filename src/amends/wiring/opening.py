@@ -11,8 +11,8 @@ import msgspec
 
 from amends.connectors.port import Connector
 from amends.contracts.declarations import Capability
-from amends.contracts.errors import AmendsError, Unavailable
-from amends.contracts.limits import LEASE_GRACE_MS
+from amends.contracts.errors import AmendsError, Misuse, Unavailable
+from amends.contracts.limits import LEASE_GRACE_MS, SERVER_GRACE_MS
 from amends.contracts.principals import PrincipalSource
 from amends.contracts.secrets import CredentialSource
 from amends.governance.policy import CapabilityPolicy, Policy
@@ -56,9 +56,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     the log, and forgets once a day what is due by the capabilities' `retention_ms`; `retain=False`
     leaves that to whoever runs `amends retention run`. `drain_ms` is how long a close waits for
     running attempts before it interrupts them; `grace_ms` how long an attempt outlives its time
-    limit. `policy` is a policy, or the name of a YAML file of rules; none is what capabilities
-    declare. With `looks` a store is opened also where its key is missing, and a file that this user
-    can only read; whatever would write a receipt is refused then.
+    limit, at least two seconds where the store is on a server. `policy` is a policy, or the name of
+    a YAML file of rules; none is what capabilities declare. With `looks` a store is opened also
+    where its key is missing, and a file that this user can only read; whatever would write a
+    receipt is refused then.
     """
 
     policy: Policy | str | PathLike[str] | None = None
@@ -127,9 +128,10 @@ async def open_runtime(
 ) -> Runtime:
     """Open the store that the URL names and start an engine over it.
 
-    Raises `Misuse` (`store.url_unknown`, `capability.invalid`), what `PolicyFile` does, and
-    whatever opening the store does.
+    Raises `Misuse` (`store.url_unknown`, `store.grace_too_short`, `capability.invalid`), what
+    `PolicyFile` does, and whatever opening the store does.
     """
+    _check_grace(url, settings.grace_ms)
     registry = Registry()
     for capability, connector in capabilities:
         registry.register(capability, connector)
@@ -151,6 +153,17 @@ async def open_runtime(
         grace_ms=settings.grace_ms,
     )
     return Runtime(Engine(environment), signer, settings)
+
+
+def _check_grace(url: str, grace_ms: int) -> None:
+    """A server's time is carried for a while, and a grace must outlast it by far."""
+    if is_on_a_server(url) and grace_ms < SERVER_GRACE_MS:
+        raise Misuse(
+            "store.grace_too_short",
+            "The grace of leases is too short for a store on a server.",
+            details={"grace_ms": grace_ms, "least": SERVER_GRACE_MS},
+            next_step=f"Set grace_ms to {SERVER_GRACE_MS} or more; {LEASE_GRACE_MS} is usual.",
+        )
 
 
 def policy_of(settings: Settings) -> Policy:

@@ -1,6 +1,7 @@
 """Committing a plan through the engine: what must match, who wins, what time does."""
 
 import asyncio
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -301,6 +302,20 @@ async def test_a_plan_whose_precondition_moved_fails_for_certain_before_any_effe
                 assert error.code == "precondition_failed"
                 assert error.details == {"moved_by": plans[0].transaction_id}
         assert etag == [2]
+
+
+@pytest.mark.rule("TX-LEASE-3")
+@pytest.mark.fault(21)
+async def test_a_licence_is_measured_by_the_latest_that_the_stores_clock_may_show() -> None:
+    async with Workbench() as bench:
+        store = bench.store
+
+        async def by_now() -> datetime:
+            return await store.now() + timedelta(hours=1)
+
+        store.by_now = by_now  # type: ignore[method-assign]  # a store that is not sure
+        done = await ask(bench, action())
+        assert (done.status, bench.provider.charges) == ("failed", 0)
 
 
 @pytest.mark.rule("TX-CLAIM-1")

@@ -7,6 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from amends.contracts.limits import LEASE_GRACE_MS, SERVER_GRACE_MS
+from amends.stores.postgres.address import address_of
+from amends.stores.postgres.connection import Connections, Terms
+from amends.stores.postgres.reader import Reader
 from amends.stores.postgres.server_time import CARRIED_S, WIDE_S, ServerTime, ticks
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -130,6 +134,36 @@ def test_a_clock_that_was_set_counts_from_the_next_answer_and_within_a_second(ho
     moment = machines.time.carried()
     assert moment is not None
     assert moment.earliest <= machines.now <= moment.latest
+
+
+async def test_documents_are_dated_by_the_earlier_end_and_licences_measured_by_the_later() -> None:
+    seconds = [10.0]
+    terms = Terms(
+        address=address_of("postgresql://nobody/none"), time=ServerTime(lambda: seconds[0])
+    )
+    reader = Reader(Connections(terms, 1), terms)
+    seconds[0] = 10.05
+    terms.time.hear(BEGAN, 10.0)
+    seconds[0] = 10.25
+    since = [
+        (moment - BEGAN).total_seconds() for moment in (await reader.now(), await reader.by_now())
+    ]
+    assert since == pytest.approx([0.2, 0.25 * 1.25], abs=1e-5)
+
+
+def test_an_answer_is_carried_for_a_second_if_it_took_less_than_a_tenth() -> None:
+    machines = Machines()
+    machines.ask(0.05, 0.04)
+    machines.seconds += 0.9
+    assert machines.time.carried() is not None
+    machines.seconds += 0.02
+    assert machines.time.carried() is None
+    machines.ask(0.05, 0.06)
+    assert machines.time.carried() is None
+
+
+def test_every_grace_that_a_server_may_have_is_twice_as_long_as_its_time_is_carried() -> None:
+    assert CARRIED_S * 2 <= SERVER_GRACE_MS / 1000 <= LEASE_GRACE_MS / 1000
 
 
 def test_the_clock_of_this_machine_goes_on() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from amends.app.amends import Amends
 from amends.contracts.approval_policy import ApprovalPolicy
+from amends.contracts.limits import SERVER_GRACE_MS
 from amends.contracts.notices import Notice
 from amends.contracts.principals import Caller
 from amends.recovery import checkpointing
@@ -43,6 +44,17 @@ async def test_a_url_names_a_file_or_a_memory(
 async def test_a_url_that_names_no_store_is_refused(url: str) -> None:
     with refused_with("store.url_unknown"):
         await open_store(url)
+
+
+@pytest.mark.fault(21)
+async def test_a_grace_below_two_seconds_is_refused_where_the_store_is_on_a_server() -> None:
+    """Before anything is opened: there is no such server."""
+    url = "postgresql://nobody@127.0.0.1:1/none"
+    with refused_with("store.grace_too_short"):
+        await open_runtime(url, [], Settings(grace_ms=SERVER_GRACE_MS - 1))
+    with refused_with("store.unavailable"):
+        await open_runtime(url, [], Settings(grace_ms=SERVER_GRACE_MS))
+    await (await open_runtime("memory:", [], Settings(grace_ms=0))).close()
 
 
 async def test_a_store_whose_key_is_unusable_is_not_left_open(tmp_path: Path) -> None:
