@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import pytest
 
-from amends.stores.port import Insert
+from amends.stores.port import Change, Insert
 from amends.stores.postgres import open_postgres
 from amends.testing.chaos_runtime import ChaosRuntime
 from amends.testing.effects import FileLedger
@@ -21,7 +21,7 @@ from amends.testing.reckoning import doubled, lost, recover, unended
 from amends.testing.refusals import refused_with
 from amends.testing.snapshots import take_snapshot
 from amends.testing.store_contract_trial import commit, error_of
-from amends.testing.store_documents import a_transaction
+from amends.testing.store_documents import a_transaction, links
 from amends.testing.till import Setup, open_till
 from amends.wiring.places import OnServer
 from amends.wiring.server_upkeep import go_on_after_restore
@@ -242,20 +242,30 @@ async def test_no_effect_is_released_for_a_commit_that_waits_for_a_lost_standby(
 
 
 @pytest.mark.fault(16, 17)
-async def test_a_wait_for_a_standby_that_is_cut_short_acknowledges_nothing(tmp_path: Path) -> None:
-    """The server says COMMIT all the same, and warns. Nor is what looks it up believed then."""
+@pytest.mark.parametrize("receipts", [True, False])
+async def test_a_wait_for_a_standby_that_is_cut_short_acknowledges_nothing(
+    tmp_path: Path, *, receipts: bool
+) -> None:
+    """The server says COMMIT all the same, and warns. Nor is what looks it up believed then.
+
+    With a receipt it is one statement, which is a transaction by itself.
+    """
+
+    def changes(name: str) -> tuple[Change, ...]:
+        return (Insert(a_transaction(name)), *([links(name=name)] if receipts else []))
+
     with pair(tmp_path, synchronous=True) as servers:
         store = await open_postgres(servers.database.url)
-        await commit(store, Insert(a_transaction("before")))
+        await commit(store, *changes("before"))
         servers.standby.stop(signal.SIGQUIT)
-        once = asyncio.ensure_future(commit(store, Insert(a_transaction("once"))))
+        once = asyncio.ensure_future(commit(store, *changes("once")))
         await _cut_short(servers)
         await asyncio.sleep(0.5)
         assert not once.done()
         servers.standby.start()
         await once
         servers.standby.stop(signal.SIGQUIT)
-        twice = asyncio.ensure_future(error_of(commit(store, Insert(a_transaction("twice")))))
+        twice = asyncio.ensure_future(error_of(commit(store, *changes("twice"))))
         await _cut_short(servers)
         await _cut_short(servers)
         assert (await twice).code == "store.commit_unknown"

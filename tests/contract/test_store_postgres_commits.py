@@ -230,10 +230,10 @@ async def test_a_statement_that_still_runs_when_it_is_looked_up_is_ended_and_nev
             changes = (Replace(changed(record)), again)
             waiting = asyncio.ensure_future(on.store.commit(ChangeSet(changes=changes)))
             waits = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
-            lost = await _found(lambda: watcher.fetchval(waits))
+            lost = await found(lambda: watcher.fetchval(waits))
             on.proxy.cut_all()
             gone = "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1)"
-            await _found(lambda: watcher.fetchval(gone, lost))
+            await found(lambda: watcher.fetchval(gone, lost))
             assert not waiting.done()
             await holder.execute("COMMIT")
         finally:
@@ -244,10 +244,11 @@ async def test_a_statement_that_still_runs_when_it_is_looked_up_is_ended_and_nev
         assert len(await on.store.receipts(TENANT, chain_named("1"))) == 2
 
 
-async def _found(ask: Callable[[], Awaitable[object]]) -> object:
+async def found(ask: Callable[[], Awaitable[object]]) -> object:
+    """What it says once that is something."""
     for _ in range(1000):
-        if found := await ask():
-            return found
+        if said := await ask():
+            return said
         await asyncio.sleep(0.01)
     raise AssertionError("it never came to that")
 

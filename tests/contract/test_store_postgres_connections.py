@@ -1,6 +1,7 @@
 """Connections that are lent: one that ended in an error or in a transaction is never lent again."""
 
 import asyncio
+from datetime import UTC, datetime
 from typing import Any
 
 import asyncpg
@@ -48,6 +49,34 @@ async def test_a_connection_is_lent_again_unless_it_ended_in_an_error_or_in_a_tr
             await _lend(connections, "SELECT 1 / 0")
         assert await _lend(connections) != second
         assert await _is_gone(bench, second)
+        await connections.close()
+
+
+@pytest.mark.fault(18)
+async def test_the_servers_time_is_forgotten_with_a_connection_and_when_one_is_made(
+    postgres_server: PostgresServer,
+) -> None:
+    """The next answer may come from another server."""
+    async with PostgresBench(postgres_server) as bench:
+        await bench.open()
+        terms = Terms(address=address_of(bench.database.url))
+        connections = Connections(terms, 2)
+
+        def hear() -> None:
+            terms.time.hear(datetime.now(UTC), terms.time.ticks())
+            assert terms.time.carried() is not None
+
+        await _lend(connections)
+        hear()
+        await _lend(connections)
+        assert terms.time.carried() is not None
+        async with connections.lent():
+            await _lend(connections)  # a second one, which has to be made
+            assert terms.time.carried() is None
+        hear()
+        with pytest.raises(asyncpg.PostgresError):
+            await _lend(connections, "SELECT 1 / 0")
+        assert terms.time.carried() is None
         await connections.close()
 
 

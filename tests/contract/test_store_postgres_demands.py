@@ -70,6 +70,25 @@ async def test_a_role_for_which_tenants_are_not_kept_apart_is_refused(
         await (await open_postgres(url)).close()
 
 
+async def test_a_server_that_takes_no_writes_is_not_taken_for_the_primary(
+    postgres_server: PostgresServer,
+) -> None:
+    """Also where everything could be read there."""
+    async with PostgresBench(postgres_server) as bench:
+        await bench.open()
+        where = f"DATABASE {bench.database.name}"
+        ask(
+            bench.database, postgres_server, f"ALTER {where} SET default_transaction_read_only = on"
+        )
+        try:
+            error = await error_of(open_postgres(bench.database.url))
+            assert (type(error), error.code) == (Unavailable, "store.unavailable")
+        finally:
+            reset = f"BEGIN READ WRITE; ALTER {where} RESET default_transaction_read_only; COMMIT"
+            ask(bench.database, postgres_server, reset)
+        await (await open_postgres(bench.database.url)).close()
+
+
 async def test_a_server_that_cannot_be_reached_is_unavailable_and_says_no_password() -> None:
     error = await error_of(open_postgres("postgresql://me:canary@127.0.0.1:1/none"))
     assert isinstance(error, Unavailable)

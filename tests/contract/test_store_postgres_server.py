@@ -417,9 +417,7 @@ async def test_a_batch_reaches_every_row_through_its_unique_index(
         guard = Guard(TransactionRecord, TENANT, "txn_2", 1)
         prepared = prepare(ChangeSet(changes=(*written, guard)))
         asked = probe(*named([prepared]), None)
-        writing = write(
-            [TENANT], uuid4(), prepared.rows, prepared.receipts, now=None, synchronous=None
-        )
+        writing = write([TENANT], uuid4(), prepared.rows, prepared.receipts, now=None)
         connection = await asyncpg.connect(bench.database.url)
         try:
             await connection.execute(begin([TENANT, OTHER_TENANT], replan=True))

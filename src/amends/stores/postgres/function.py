@@ -10,7 +10,9 @@ which order they are carried out. A row is replaced at the revision `before`, in
 guarded at the revision `before`; a receipt follows on the one before it, whose hash is `previous`
 where that is not in the same call. If any row was not as it was taken to be, or `not_after` has
 come, or the call was held up for so long that a lease would count from long ago, everything is
-taken back and `at` is null. Nothing is judged here: what follows from that is for the caller.
+taken back and `at` is null. Whether commits wait for a standby is compared with what is
+written down each time: somebody else may have written that they do, while they did. Nothing is
+judged here: what follows is for the caller.
 
 As in `schema`, what was released is never edited: a step that adds a table replaces the function by
 one that also knows that table, and takes the same.
@@ -57,13 +59,13 @@ _TABLE: Final = Template(f"""
 
 _FUNCTION: Final = Template(f"""
 CREATE OR REPLACE FUNCTION amends.write(
-  named text, token uuid, clock timestamptz, not_after timestamptz, known_synchronous boolean,
+  named text, token uuid, clock timestamptz, not_after timestamptz,
   parts text[], kinds text[], tenants text[], ids text[], befores bigint[], revisions bigint[],
   created timestamptz[], updated timestamptz[], due_ats timestamptz[], due_spans bigint[],
   bodies text[], {", ".join(f"columns{n} text[]" for n in range(1, WIDTH + 1))},
   chain_tenants text[], chains text[], numbers bigint[], hashes text[], previous text[],
   receipts text[],
-  OUT at timestamptz, OUT waited boolean
+  OUT at timestamptz
 ) LANGUAGE plpgsql
   SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
   SET enable_mergejoin = off SET jit = off SET plan_cache_mode = force_generic_plan
@@ -74,11 +76,11 @@ DECLARE
   part text;
   count bigint;
   touched bigint := 0;
+  waits boolean := current_setting('synchronous_standby_names') <> ''
+    AND current_setting('synchronous_commit') IN ('on', 'remote_apply');
 BEGIN
   PERFORM set_config('amends.tenants', named, true);
   at := coalesce(clock, clock_timestamp());
-  waited := current_setting('synchronous_standby_names') <> ''
-    AND current_setting('synchronous_commit') IN ('on', 'remote_apply');
   BEGIN
     FOREACH part IN ARRAY parts LOOP
       CASE part$tables
@@ -102,9 +104,7 @@ BEGIN
       GET DIAGNOSTICS count = ROW_COUNT;
       touched := touched + count;
     END IF;
-    IF known_synchronous IS DISTINCT FROM waited THEN
-      UPDATE amends.store AS s SET synchronous = waited WHERE s.synchronous <> waited;
-    END IF;
+    UPDATE amends.store AS s SET synchronous = waits WHERE s.synchronous <> waits;
     ended := coalesce(clock, clock_timestamp());
     IF touched <> cardinality(kinds) + cardinality(numbers) OR ended >= not_after
       OR ended > at + interval '1 second' THEN

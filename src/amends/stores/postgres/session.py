@@ -28,7 +28,7 @@ from amends.stores.port import Accepted
 from amends.stores.postgres import statements
 from amends.stores.postgres.connection import Connections, Terms, until
 from amends.stores.postgres.failures import REPORTED, Failure, Trouble, failed, judge, unknown
-from amends.stores.postgres.truth import COMMITTED, CUT_SHORT, Fate, Sent, commit, find_out, heard
+from amends.stores.postgres.truth import CUT_SHORT, Fate, Sent, commit, find_out, heard
 from amends.stores.postgres.verdicts import Effects, Ground, Row, Verdict, decide, independent
 from amends.stores.postgres.writes import (
     SHAPED,
@@ -47,9 +47,6 @@ REPLAN_AT: Final = 64
 
 A plan is made for tables as large as they are then, and an empty table looks the same by any index.
 """
-
-SLOW_S: Final = 1.0
-"""A write that was held up for so long begins anew: no lease counts from before the wait."""
 
 PAUSE_S: Final = 0.005
 
@@ -83,7 +80,6 @@ class Session:
     def __init__(self, connections: Connections, terms: Terms) -> None:
         self._connections = connections
         self._terms = terms
-        self._synchronous: bool | None = None
         self._written = 0
         self._replan_at = REPLAN_AT
 
@@ -138,7 +134,6 @@ class Session:
             receipts,
             now=self._terms.now(),
             not_after=min((one.not_after for one in batch if one.not_after), default=None),
-            synchronous=self._synchronous,
         )
         async with self._connections.lent() as connection:
             known = self._connections.standing.began is not None and not self._terms.address.pooled
@@ -149,7 +144,7 @@ class Session:
             sent = self._alone(token, tenants, receipts[0])
             with heard(connection) as warnings:
                 try:
-                    at, synchronous, _, _ = await self._write(connection, values)
+                    at, _, _ = await self._write(connection, values)
                 except _NOT_DONE:
                     return None
                 except BaseException as error:
@@ -160,7 +155,6 @@ class Session:
             if CUT_SHORT in warnings:
                 connection.terminate()
                 await self._find_out(sent, None)
-            self._synchronous = synchronous
             return at
 
     async def _in_steps(
@@ -169,7 +163,7 @@ class Session:
         """The same between a BEGIN and a COMMIT, with the transaction's number known before it."""
         tenants, token = _tenants(batch), values[1]
         await self._begin(connection, tenants, len(batch))
-        at, synchronous, xact, pid = await self._write(connection, values)
+        at, xact, pid = await self._write(connection, values)
         effects = Effects({}, [], {})
         for one in batch:
             effects.add(one.steps, {})
@@ -178,18 +172,16 @@ class Session:
             return at
         timeline = self._connections.standing.timeline
         sent = Sent(token, xact, pid, None, timeline, tenants, effects)
-        await self._commit(connection, sent, synchronous)
+        await self._commit(connection, sent)
         return at
 
-    async def _write(
-        self, connection: Any, values: list[Any]
-    ) -> tuple[datetime | None, bool, str, int]:
+    async def _write(self, connection: Any, values: list[Any]) -> tuple[datetime | None, str, int]:
         """See `statements.WRITE`; the server's time is told by the way."""
         time = self._terms.time
         sent = time.ticks()
-        [[at, synchronous, xact, pid, now]] = await connection.fetch(statements.WRITE, *values)
+        [[at, xact, pid, now]] = await connection.fetch(statements.WRITE, *values)
         time.hear(now, sent)
-        return at, synchronous, xact, pid
+        return at, xact, pid
 
     def _alone(self, token: UUID, tenants: frozenset[str], receipt: Linked) -> Sent:
         """What is known of a statement that is a transaction by itself."""
@@ -220,9 +212,8 @@ class Session:
                     effects.rows(),
                     effects.linked(),
                     now=at,
-                    synchronous=self._synchronous,
                 )
-                written, synchronous, xact, pid = await self._write(connection, values)
+                written, xact, pid = await self._write(connection, values)
             if written is None:
                 await connection.execute("ROLLBACK")
                 return None
@@ -230,7 +221,7 @@ class Session:
                 await connection.execute(part.sql, *part.values)
             timeline = self._connections.standing.timeline
             sent = Sent(token, xact, pid, None, timeline, tenants, effects)
-            await self._commit(connection, sent, synchronous)
+            await self._commit(connection, sent)
             return verdicts
 
     async def _begin(self, connection: Any, tenants: frozenset[str], count: int) -> None:
@@ -278,19 +269,16 @@ class Session:
                     ground.rows[key] = Row(number, _holds(key, held))
         return ground, at
 
-    async def _commit(self, connection: Any, sent: Sent, synchronous: bool) -> None:
+    async def _commit(self, connection: Any, sent: Sent) -> None:
         """Make it durable, or find out. Raises `Failed` (`store.commit_unknown`), `_Again`."""
         try:
-            status = await commit(connection)
+            durable = await commit(connection)
         except BaseException as error:
             connection.terminate()
             await self._find_out(sent, error)
             return
-        if status == CUT_SHORT:
+        if not durable:
             await self._find_out(sent, None)
-        elif status != COMMITTED:
-            raise _Again
-        self._synchronous = synchronous
 
     async def _find_out(self, sent: Sent, error: BaseException | None) -> datetime | None:
         """When it was written, if it was committed and that is known.

@@ -135,11 +135,11 @@ def probe(
 
 
 WRITE: Final = (
-    "SELECT at, waited, pg_current_xact_id_if_assigned()::text, pg_backend_pid(), clock_timestamp()"
-    f" FROM amends.write({', '.join(f'${n}' for n in range(1, 23 + WIDTH))})"
+    "SELECT at, pg_current_xact_id_if_assigned()::text, pg_backend_pid(), clock_timestamp()"
+    f" FROM amends.write({', '.join(f'${n}' for n in range(1, 22 + WIDTH))})"
 )
-"""When it was written (null: not at all), whether commits wait for a standby, the transaction's
-number, the process on the server, and its time.
+"""When it was written (null: not at all), the transaction's number, the process on the server, and
+its time.
 """
 
 
@@ -151,15 +151,14 @@ def write(
     *,
     now: datetime | None,
     not_after: datetime | None = None,
-    synchronous: bool | None,
 ) -> list[Any]:
-    """What to bind for `WRITE`; `synchronous` is what is written down about that already."""
+    """What to bind for `WRITE`."""
     ordered = sorted(rows, key=_order)
     documents = list(zip(*ordered, strict=True)) or [()] * DOCUMENT_WIDTH
     chained = list(zip(*receipts, strict=True)) or [()] * RECEIPT_WIDTH
     kinds = tuple(dict.fromkeys(documents[0]))
     named = tenants_named(tenants)
-    return [named, token, now, not_after, synchronous, kinds, *documents, *chained]
+    return [named, token, now, not_after, kinds, *documents, *chained]
 
 
 def _order(cells: Cells) -> tuple[int, str, str]:

@@ -38,7 +38,6 @@ from amends.stores.postgres.writes import SHAPED
 
 PATIENCE_TIMES: Final = 20
 PAUSE_S: Final = 0.05
-COMMITTED: Final = "COMMIT"
 CUT_SHORT: Final = "01000"
 """The class of the warning that a commit, which is done here, no longer waits for its standby."""
 
@@ -103,16 +102,19 @@ async def find_out(connection: Any, sent: Sent, address: Address) -> tuple[Fate,
     if fate is Fate.COMMITTED:
         await connection.execute("UPDATE amends.store SET confirmed_at = clock_timestamp()")
     # The answer to this one counts: it is durable only when everything before it is.
-    if await commit(connection) != COMMITTED:
+    if not await commit(connection):
         return Fate.UNKNOWN, None
     return fate, at
 
 
-async def commit(connection: Any) -> str:
-    """Send COMMIT; what the server says, or `CUT_SHORT`. Raises what the server or network does."""
+async def commit(connection: Any) -> bool:
+    """Send COMMIT; whether the answer says that it is durable: it may be ROLLBACK, or a warning.
+
+    Raises what the server or the network does.
+    """
     with heard(connection) as warnings:
-        status: str = await connection.execute("COMMIT")
-    return CUT_SHORT if CUT_SHORT in warnings else status
+        status = await connection.execute("COMMIT")
+    return status == "COMMIT" and CUT_SHORT not in warnings
 
 
 @contextmanager
