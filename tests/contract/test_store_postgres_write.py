@@ -211,7 +211,8 @@ async def test_every_kind_of_document_is_known_to_the_function_with_all_its_colu
                 assert f"WHEN '{kind} {shape.table}' THEN" in source, shape.table
         for number, one in enumerate(one_of_each("new")):
             shape = SHAPES[type(one)]
-            for turn, change in enumerate((Insert(one), Replace(changed(one)))):
+            changes: tuple[Insert | Replace, ...] = (Insert(one), Replace(changed(one)))
+            for turn, change in enumerate(changes):
                 chain = links(name=f"{number}_{turn}")
                 assert await on.write(change, chain) is not None
             columns = ", ".join(shape.columns)
