@@ -221,10 +221,12 @@ class Asking:
         context = request.action.transaction
         if context.transaction_id not in (None, request.transaction_id):
             raise coded("action.transaction_mismatch")
+        mode = _mode(context.mode)
         action = msgspec.structs.replace(
             request.action,
+            input=self._encoded(request.action.capability_id, request.action.input, mode),
             transaction=msgspec.structs.replace(
-                context, mode=_mode(context.mode), transaction_id=request.transaction_id
+                context, mode=mode, transaction_id=request.transaction_id
             ),
         )
         info = RequestInfo(reason=request.reason, metadata=request.metadata)

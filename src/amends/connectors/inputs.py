@@ -34,6 +34,7 @@ from typing import (
 import msgspec
 
 from amends.connectors import schemas
+from amends.connectors.defaults import has_defaults, with_defaults
 from amends.contracts.admission import admit_value
 from amends.contracts.enums import Handler
 from amends.contracts.errors import Misuse, Refused
@@ -52,8 +53,8 @@ class InputType(msgspec.Struct, frozen=True):
     """What a handler's declared input means on the wire and in Python.
 
     `decode` takes JSON that the schema admitted. `encode` takes an instance of the declared type,
-    or JSON as it stands, and gives exact JSON. Both raise `Refused` (`input.not_convertible`);
-    `encode` also whatever `admit_value` raises.
+    or JSON, and gives exact JSON with the defaults of the type. Both raise `Refused`
+    (`input.not_convertible`); `encode` also whatever `admit_value` raises.
     """
 
     schema: Json
@@ -83,8 +84,10 @@ def input_type(declared: object) -> InputType:
         read, write = partial(_read, declared), partial(_write, _is_record(declared))
     else:
         read, write = partial(_read_pydantic, adapter), partial(_write_pydantic, adapter)
-    document = _described(declared, adapter, "validation")
-    return InputType(schemas.closed(document), decode=read, encode=write)
+    document = schemas.closed(_described(declared, adapter, "validation"))
+    if has_defaults(document):
+        return InputType(document, decode=read, encode=partial(_whole, document, write))
+    return InputType(document, decode=read, encode=write)
 
 
 def output_schema(annotation: object) -> Json:
@@ -126,6 +129,10 @@ def _described(
     if adapter is None:
         return schemas.described(declared, partial(msgspec.json.schema, declared))
     return schemas.described(declared, partial(adapter.json_schema, mode=mode))
+
+
+def _whole(document: JsonObject, write: Callable[[object], Json], value: object) -> Json:
+    return with_defaults(document, write(value))
 
 
 def _as_it_is(value: Json) -> object:

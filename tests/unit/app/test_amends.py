@@ -187,7 +187,9 @@ async def test_the_wrapper_is_the_same_action_with_its_receipts() -> None:
             metadata={"ticket": 7},
         )
         outcome = await bench.alice.transact(request)
-        bare = await ask(bench, action(id="act_1", transaction="txn_1"))
+        bare = await bench.alice.execute(
+            CHARGE, action().input, action_id="act_1", transaction_id="txn_1"
+        )
         assert (outcome.result.status, bare.replayed) == ("committed", True)
         assert (bare.raw_output, bare.revision) == (
             outcome.result.raw_output,

@@ -262,9 +262,25 @@ def test_an_instance_is_encoded_with_its_defaults_in_one_order() -> None:
     }
 
 
-def test_json_in_the_place_of_an_instance_is_left_as_it_is() -> None:
-    assert input_type(Order).encode(ORDER) == ORDER
-    assert input_type(Payment).encode(PAYMENT) == PAYMENT
+@pytest.mark.case("APR-02")
+@pytest.mark.parametrize(("declared", "value"), EXAMPLES)
+def test_json_in_the_place_of_an_instance_gets_the_defaults_of_its_type_and_nothing_else(
+    declared: object, value: Json
+) -> None:
+    given = input_type(declared)
+    whole = given.encode(value)
+    assert given.decode(whole) == given.decode(value)
+    assert given.encode(whole) == whole
+    if not isinstance(declared, dict):
+        assert given.encode(given.decode(value)) == whole, "an instance asks for the same"
+
+
+def test_json_that_the_schema_refuses_is_left_for_it_to_refuse() -> None:
+    for value in ({"amount": 5, "to": "Elm", "more": [1]}, [{"amount": 5}], "Elm", None):
+        filled = input_type(Order).encode(value)
+        with pytest.raises(Refused):
+            input_type(Order).decode(filled)
+    assert not _accepts(input_type(Order).schema, input_type(Order).encode(ORDER | {"more": 1}))
 
 
 def test_an_instance_of_a_pydantic_model_leaves_its_computed_fields_out() -> None:
