@@ -175,7 +175,7 @@ def test_a_preview_and_a_policy_are_shown_with_the_plan(shell: Shell) -> None:
     waits = shell.json("commit", "t1", "--yes").json["data"]
     view = shell.json("tx", "show", "t1").data
     assert view["plan"]["validation"]["output"] == {"left": 60}
-    assert view["approval"]["input"] == {"amount": 40}
+    assert view["approval"]["input"] == {"amount": 40, "currency": "eur"}
     shown = shell("approvals", waits["approval_id"]).out
     assert "  needs       olga\n" in shown
     assert "  because     It is a lot.\n" in shown

@@ -3,6 +3,8 @@
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import Final
 
+from msgspec.structs import replace
+
 from amends.connectors.port import Attempt
 from amends.contracts.actions import Action, TransactionContext
 from amends.contracts.documents import (
@@ -12,6 +14,7 @@ from amends.contracts.documents import (
     TransactionRecord,
 )
 from amends.contracts.enums import Handler, Mode
+from amends.contracts.errors import AmendsError
 from amends.contracts.ids import (
     ActionId,
     CapabilityId,
@@ -131,14 +134,26 @@ async def ask(
     trusted: bool = False,
     insist: bool = False,
 ) -> Result:
-    """Send an action the way a public entrance would."""
+    """Send an action the way a public entrance would: with the defaults of its input's type."""
     caller = Caller(principal=principal, identity=identity, trusted=trusted)
-    return await bench.engine.perform(Request(action=asked, caller=caller, insist=insist))
+    action = replace(asked, input=_completed(bench, asked))
+    return await bench.engine.perform(Request(action=action, caller=caller, insist=insist))
+
+
+def _completed(bench: Workbench, asked: Action) -> Json:
+    if asked.input is None or asked.transaction.mode is Mode.COMPENSATE:
+        return asked.input
+    try:
+        registered = bench.engine.environment.registry.get(asked.capability_id)
+        return registered.inputs[Handler.EXECUTE].encode(asked.input)
+    except (AmendsError, KeyError):
+        return asked.input
 
 
 async def claim(bench: Workbench, asked: Action, principal: Principal = ALICE) -> Running:
     """Claim as `ask` does, and die before the connector is entered."""
-    running = await bench.engine.begin(Request(action=asked, caller=Caller(principal=principal)))
+    action = replace(asked, input=_completed(bench, asked))
+    running = await bench.engine.begin(Request(action=action, caller=Caller(principal=principal)))
     assert isinstance(running, Running)
     return running
 
