@@ -300,7 +300,7 @@ def test_an_approver_reads_exactly_what_would_run_and_who_asked(shell: Shell) ->
     ]
     assert f"{approval}  decide  high  alice  payments.wire" in listed
     shown = shell("approvals", approval, *who).out
-    assert '  input       {"amount":5}\n' in shown
+    assert '  input       {"amount":5,"currency":"eur"}\n' in shown
     assert "  asked by    alice (user)\n" in shown
     assert "  needs       an approver of the tenant\n" in shown
     assert f"  amends approve {approval} --principals" in shown
@@ -396,7 +396,7 @@ def test_a_transaction_is_shown_by_any_of_its_ids(shell: Shell, name: str) -> No
     shell.json("commit", "t1", "--yes")
     view = shell.json("tx", "show", name, "--result").data
     assert view["result"]["transaction_id"] == "t1"
-    assert view["plan"]["snapshot"]["input"] == {"amount": 5}
+    assert view["plan"]["snapshot"]["input"] == {"amount": 5, "currency": "eur"}
     steps = [receipt["step"]["type"] for receipt in view["receipts"]]
     assert steps[0] == "planned"
     assert steps[-1] == "committed"
