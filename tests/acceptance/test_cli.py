@@ -31,7 +31,7 @@ def test_a_person_is_asked_sees_a_bar_and_reads_the_outcome_in_colour(place: Sho
     place.planned("t1")
     place.hold("entered")
     with Terminal(place, "commit", "t1") as terminal:
-        terminal.shows('input       \x1b[0m{"amount":5}')
+        terminal.shows('input       \x1b[0m{"amount":5,"currency":"eur"}')
         terminal.shows("stopping this command does not take anything back")
         terminal.shows("Commit? [y/N] ")
         assert place.books == []
