@@ -122,7 +122,7 @@ def test_a_duration_is_added_in_elapsed_milliseconds(duration_ms: int, expected:
 
 moments = st.datetimes(
     min_value=datetime(1, 1, 2),  # noqa: DTZ001  # bounds of a strategy are naive
-    max_value=datetime(9999, 12, 30),  # noqa: DTZ001
+    max_value=datetime(9999, 12, 30),  # noqa: DTZ001  # Hypothesis takes bounds without a zone
     timezones=st.sampled_from([UTC, KOLKATA, timezone(timedelta(hours=-12))]),
 )
 
