@@ -94,9 +94,10 @@ def confirm(deed: Deed, stop: Stop, notes: Paper, *, yes: bool) -> None:
             "Nobody can be asked here, and nothing was done.",
             next_step="Give --yes once you mean it.",
         )
-    with stop.asking():
+    with stop.asking() as wait_for_words:
         sys.stderr.write(f"{deed}? [y/N] ")
         sys.stderr.flush()
+        wait_for_words(sys.stdin)
         answer = sys.stdin.readline()
     if answer.strip().lower() not in {"y", "yes"}:
         raise Refused(

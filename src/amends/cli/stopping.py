@@ -10,12 +10,14 @@ Deliberately not here: what becomes of an attempt that is under way (`session`).
 import asyncio
 import json
 import os
+import select
 import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from types import FrameType
-from typing import Final, NoReturn, TypeVar
+from typing import IO, Final, NoReturn, TypeVar
 
 from amends.cli import exits
 from amends.cli.output import error_document
@@ -64,17 +66,27 @@ class Stop:
                 signal.signal(one, handler)
 
     @contextmanager
-    def asking(self) -> Iterator[None]:
-        """A question on the terminal, which a signal ends at once: nothing is under way."""
+    def asking(self) -> Iterator[Callable[[IO[str]], None]]:
+        """A question on the terminal, which a signal ends at once: nothing is under way.
+
+        Gives what waits for an answer. A signal that comes just before the system is asked to read
+        would not be heard until somebody types; the waiting hears of it through a pipe.
+        """
         before = {one: signal.getsignal(one) for one in SIGNALS}
-        for one in SIGNALS:
-            if before[one] is not signal.SIG_IGN:
-                signal.signal(one, _end)
+        heard, tells = os.pipe()
+        os.set_blocking(tells, False)
+        told_before = signal.set_wakeup_fd(tells)
         try:
-            yield
+            for one in SIGNALS:
+                if before[one] is not signal.SIG_IGN:
+                    signal.signal(one, _end)
+            yield partial(_wait_for_words, heard)
         finally:
             for one, handler in before.items():
                 signal.signal(one, handler)
+            signal.set_wakeup_fd(told_before)
+            os.close(heard)
+            os.close(tells)
 
     async def first(self, task: "asyncio.Future[T]") -> bool:
         """Wait for the task or for a signal; whether the task has ended."""
@@ -124,6 +136,11 @@ def _meaning(number: int) -> BaseException:
 
 def _end(number: int, _: FrameType | None) -> NoReturn:
     raise _meaning(number)
+
+
+def _wait_for_words(heard: int, stream: IO[str]) -> None:
+    with suppress(OSError):  # a stream without a descriptor has its words already
+        select.select([stream.fileno(), heard], [], [])
 
 
 def _write(stream: object, text: str) -> None:

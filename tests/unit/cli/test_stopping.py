@@ -264,6 +264,30 @@ async def test_a_signal_that_was_ignored_from_the_start_stays_ignored() -> None:
         signal.signal(signal.SIGINT, before)
 
 
+async def test_a_question_hears_of_a_signal_by_way_of_a_pipe_and_gives_everything_back() -> None:
+    """The interpreter alone would not hear of one that comes just before it begins to read."""
+    handlers = [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
+    silent, far = os.pipe()
+    stop = Stop(as_json=False)
+    later = threading.Timer(0.2, signal.pthread_kill, (threading.get_ident(), signal.SIGTERM))
+    try:
+        with os.fdopen(silent) as stdin, stop.asking() as wait:
+            woken = signal.set_wakeup_fd(-1)
+            signal.set_wakeup_fd(woken)
+            assert woken >= 0
+            later.start()
+            with pytest.raises(exits.Ended):
+                wait(stdin)
+    finally:
+        os.close(far)
+        later.join()
+    assert [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)] == (
+        handlers
+    )
+    left = signal.set_wakeup_fd(-1)
+    assert left == -1
+
+
 def test_a_command_that_is_ended_before_it_began_says_so(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
