@@ -13,10 +13,11 @@ import pytest
 from amends.contracts.documents import TransactionRecord
 from amends.contracts.errors import Unavailable
 from amends.stores.port import Accepted, ChangeSet, Insert, Loss, Lost, Replace, Store
+from amends.stores.sharing import BATCH
 from amends.stores.sqlite import SqliteStore, open_sqlite
 from amends.stores.sqlite.changes import Prepared
 from amends.stores.sqlite.session import Verdict
-from amends.stores.sqlite.writer import BATCH, Writer
+from amends.stores.sqlite.writer import Writer
 from amends.testing.faulty_files import WAL, FaultyFiles
 from amends.testing.store_contract_trial import commit, error_of
 from amends.testing.store_documents import TENANT, a_transaction, changed

@@ -6,8 +6,8 @@ lock of the interpreter is fought for. The flush only waits: for a batch of one 
 there; for more it is done in a thread, and what is asked for meanwhile forms the next batch. Where
 another process holds the store, the waiting for it is done in that thread too.
 
-Where many ask, no more than half of them go together: one half is flushed while the other goes on.
-All in one batch would wait for the same flush, and nobody would compute meanwhile.
+Where many ask, no more than half of them go together (`sharing`): one half is flushed while the
+other goes on.
 
 While it is calm, which is as long as each batch is one change set and no two tasks ask in one turn,
 nobody waits for the end of the turn, nor is anybody queued.
@@ -29,17 +29,12 @@ from typing import Final, TypeAlias
 import msgspec
 
 from amends.contracts.errors import Unavailable
+from amends.stores.sharing import BATCH, FEW, share
 from amends.stores.sqlite.changes import Prepared
 from amends.stores.sqlite.failures import BUSY, CLOSED, Failure, unknown
 from amends.stores.sqlite.session import Failed, Session, Verdict
 
 Outcome: TypeAlias = Sequence[Verdict] | Failure
-
-BATCH: Final = 256
-"""At most so many change sets hold the store together, so that other processes get their turn."""
-
-FEW: Final = 8
-"""A half is at least so many: for fewer a flush of their own is not worth its cost."""
 
 _STANDS_ASIDE_S: Final = 0.002
 """However slow the thread is to begin, the loop waits no longer for it."""
@@ -154,13 +149,9 @@ class Writer:
         self._carry_out(batch, partial(self._write_here, batch), loop)
 
     def _take(self, computing: int) -> list[Waiting]:
-        """Half of all that are about, as far as they wait; all, where they are few.
-
-        Without a thread to flush in there is nothing to be gained by that.
-        """
-        about = len(self._queue) + computing
-        halves = self._executor is not None and about >= 2 * FEW
-        size = min((about + 1) // 2 if halves else about, BATCH)
+        """Their share; all, where there is no thread in which one half could be flushed."""
+        waiting = len(self._queue)
+        size = min(waiting, BATCH) if self._executor is None else share(waiting, computing)
         batch, self._queue = self._queue[:size], self._queue[size:]
         return batch
 
