@@ -4,14 +4,15 @@ import asyncio
 from collections.abc import Sequence
 from typing import cast
 
+from amends.stores.port import ChangeSet
 from amends.stores.postgres.session import Session
 from amends.stores.postgres.verdicts import Verdict
 from amends.stores.postgres.writer import LONG_S, Writer
-from amends.stores.postgres.writes import Prepared
+from amends.stores.postgres.writes import Prepared, prepare
 from amends.stores.sharing import BATCH, FEW
 from amends.testing.store_contract_trial import error_of
 
-NOTHING = Prepared((), None, (), ())
+NOTHING = prepare(ChangeSet(changes=()))
 
 
 class _Server:

@@ -5,13 +5,13 @@ a statement alone cannot promise, a function does: its steps come one after the 
 tenants are named before any row is reached, whatever the planner makes of a step. Its settings end
 with it, and the tenants with the transaction.
 
-The rows come as columns: `kinds` says of each what it is, `parts` which kinds there are and in
-which order they are carried out. A row is replaced at the revision `before`, inserted if absent, or
-guarded at the revision `before`; a receipt follows on the one before it, whose hash is `previous`
-where that is not in the same call. If any row was not as it was taken to be, or `not_after` has
-come, or the call was held up for so long that a lease would count from long ago, everything is
-taken back and `at` is null. Whether commits wait for a standby is compared with what is
-written down each time: somebody else may have written that they do, while they did. Nothing is
+Each document comes as one value: its `kind` says what becomes of it, and `parts` which kinds there
+are and in which order they are carried out. A row is replaced at the revision `before`, inserted if
+absent, or guarded at the revision `before`; a receipt follows on the one before it, whose hash is
+`previous` where that is not in the same call. If any row was not as it was taken to be, or
+`not_after` has come, or the call was held up for so long that a lease would count from long ago,
+everything is taken back and `at` is null. Whether commits wait for a standby is compared with what
+is written down each time: somebody else may have written that they do, while they did. Nothing is
 judged here: what follows is for the caller.
 
 As in `schema`, what was released is never edited: a step that adds a table replaces the function by
@@ -33,12 +33,21 @@ NEWS: Final = "amends_news"
 WIDTH: Final = 7
 """How many columns a table has at most between `due_at` and `body`."""
 
-_ROWS: Final = (
-    "unnest(kinds, tenants, ids, befores, revisions, created, updated, due_ats, due_spans,"
-    f" bodies, {', '.join(f'columns{n}' for n in range(1, WIDTH + 1))})"
-    " AS i(kind, tenant, id, before, revision, created_at, updated_at, due_at, due_ms, body,"
-    f" {', '.join(f'c{n}' for n in range(1, WIDTH + 1))})"
-)
+TYPES: Final = f"""
+CREATE TYPE amends.written_document AS (
+  kind text, tenant text, id text, before bigint, revision bigint, created_at timestamptz,
+  updated_at timestamptz, due_at timestamptz, due_ms bigint, body text,
+  {", ".join(f"c{n} text" for n in range(1, WIDTH + 1))}
+);
+CREATE TYPE amends.written_receipt AS (
+  tenant text, chain text, number bigint, hash text, previous text, body text
+);
+"""
+"""What a call is given, a value for each row: a driver that binds a column for each field of them
+looks at every single field to see whether it is a list of its own.
+"""
+
+_ROWS: Final = "unnest(documents) AS i"
 _DUE: Final = "coalesce(i.due_at, at + i.due_ms * interval '1 millisecond')"
 
 _TABLE: Final = Template(f"""
@@ -59,12 +68,8 @@ _TABLE: Final = Template(f"""
 
 _FUNCTION: Final = Template(f"""
 CREATE OR REPLACE FUNCTION amends.write(
-  named text, token uuid, clock timestamptz, not_after timestamptz,
-  parts text[], kinds text[], tenants text[], ids text[], befores bigint[], revisions bigint[],
-  created timestamptz[], updated timestamptz[], due_ats timestamptz[], due_spans bigint[],
-  bodies text[], {", ".join(f"columns{n} text[]" for n in range(1, WIDTH + 1))},
-  chain_tenants text[], chains text[], numbers bigint[], hashes text[], previous text[],
-  receipts text[],
+  named text, token uuid, clock timestamptz, not_after timestamptz, parts text[],
+  documents amends.written_document[], receipts amends.written_receipt[],
   OUT at timestamptz
 ) LANGUAGE plpgsql
   SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
@@ -91,13 +96,12 @@ BEGIN
     IF 'insert approvals' = ANY (parts) OR 'replace approvals' = ANY (parts) THEN
       PERFORM pg_notify('{NEWS}', '');
     END IF;
-    IF cardinality(numbers) > 0 THEN
+    IF cardinality(receipts) > 0 THEN
       PERFORM pg_advisory_xact_lock_shared({FEED_LOCK});
       INSERT INTO amends.receipts (position, tenant, chain, number, hash, body, written_at,
         written_by)
         SELECT nextval('amends.receipts_position'), i.tenant, i.chain, i.number, i.hash, i.body, at,
-        token FROM unnest(chain_tenants, chains, numbers, hashes, previous, receipts)
-        AS i(tenant, chain, number, hash, previous, body)
+        token FROM unnest(receipts) AS i
         WHERE i.previous IS NULL OR EXISTS (SELECT FROM amends.receipts AS r
         WHERE r.tenant = i.tenant AND r.chain = i.chain AND r.number = i.number - 1
         AND r.hash = i.previous) ON CONFLICT DO NOTHING;
@@ -106,7 +110,7 @@ BEGIN
     END IF;
     UPDATE amends.store AS s SET synchronous = waits WHERE s.synchronous <> waits;
     ended := coalesce(clock, clock_timestamp());
-    IF touched <> cardinality(kinds) + cardinality(numbers) OR ended >= not_after
+    IF touched <> cardinality(documents) + cardinality(receipts) OR ended >= not_after
       OR ended > at + interval '1 second' THEN
       RAISE SQLSTATE 'AMNOT';
     END IF;

@@ -19,7 +19,7 @@ Deliberately not here: how and when these texts are applied (`migrations`).
 from string import Template
 from typing import Final
 
-from amends.stores.postgres.function import function
+from amends.stores.postgres.function import TYPES, function
 
 BOOKS: Final = """
 CREATE SCHEMA amends;
@@ -121,5 +121,5 @@ DOCUMENTS_AND_RECEIPTS: Final = (
     + _INDEXES
 )
 
-WRITING_AT_ONCE: Final = function(_COLUMNS)
+WRITING_AT_ONCE: Final = TYPES + function(_COLUMNS)
 """The function that writes a batch."""

@@ -308,11 +308,7 @@ class Session:
 
 
 def _tenants(batch: Sequence[Prepared]) -> frozenset[str]:
-    return frozenset(
-        step.chain.tenant if isinstance(step, Extend) else step.key.tenant
-        for one in batch
-        for step in one.steps
-    )
+    return frozenset([name[-2] for one in batch for name in one.named])
 
 
 def _contested(batch: Sequence[Prepared]) -> list[Key]:

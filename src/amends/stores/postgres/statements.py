@@ -16,7 +16,6 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from amends.stores.postgres.function import WIDTH
 from amends.stores.postgres.writes import (
     GUARD,
     INSERT,
@@ -42,8 +41,6 @@ The tenants follow it.
 """
 
 CLOCK_PART, TAIL_PART, HOLDER_PART = -1, 1000, 100
-DOCUMENT_WIDTH: Final = 10 + WIDTH
-RECEIPT_WIDTH: Final = 6
 _INSERTED: Final = 2 * len(SHAPED)
 _RANKS: Final = MappingProxyType(
     {f"{REPLACE}{shape.table}": 2 * place for place, shape in enumerate(SHAPED)}
@@ -136,7 +133,7 @@ def probe(
 
 WRITE: Final = (
     "SELECT at, pg_current_xact_id_if_assigned()::text, pg_backend_pid(), clock_timestamp()"
-    f" FROM amends.write({', '.join(f'${n}' for n in range(1, 22 + WIDTH))})"
+    " FROM amends.write($1, $2, $3, $4, $5, $6, $7)"
 )
 """When it was written (null: not at all), the transaction's number, the process on the server, and
 its time.
@@ -147,18 +144,15 @@ def write(
     tenants: Iterable[str],
     token: UUID,
     rows: Iterable[Cells],
-    receipts: Iterable[Linked],
+    receipts: Sequence[Linked],
     *,
     now: datetime | None,
     not_after: datetime | None = None,
 ) -> list[Any]:
     """What to bind for `WRITE`."""
     ordered = sorted(rows, key=_order)
-    documents = list(zip(*ordered, strict=True)) or [()] * DOCUMENT_WIDTH
-    chained = list(zip(*receipts, strict=True)) or [()] * RECEIPT_WIDTH
-    kinds = tuple(dict.fromkeys(documents[0]))
-    named = tenants_named(tenants)
-    return [named, token, now, not_after, kinds, *documents, *chained]
+    parts = tuple(dict.fromkeys([cells[0] for cells in ordered]))
+    return [tenants_named(tenants), token, now, not_after, parts, ordered, receipts]
 
 
 def _order(cells: Cells) -> tuple[int, str, str]:

@@ -9,14 +9,14 @@ Pure: nothing is asked and nothing is written here.
 """
 
 from collections import ChainMap
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from datetime import datetime
 from typing import NamedTuple, TypeAlias, assert_never
 
 import msgspec
 
 from amends.contracts.evidence import Tail
-from amends.stores.port import Accepted, Loss, Lost
+from amends.stores.port import Accepted, Guard, Loss, Lost
 from amends.stores.postgres.writes import (
     Cells,
     Chain,
@@ -108,7 +108,7 @@ class Effects(msgspec.Struct):
         """The receipts as `amends.write` takes them; the ends of their chains have been read."""
         return [(*chain, link.number, link.hash, None, link.body) for chain, link in self.receipts]
 
-    def add(self, steps: Sequence[Step], ground: Mapping[Key, Row]) -> None:
+    def add(self, steps: Iterable[Step], ground: Mapping[Key, Row]) -> None:
         """Take over the steps of a change set that was accepted, over the ground before it."""
         for step in steps:
             match step:
@@ -139,10 +139,10 @@ def decide(
     verdicts: list[Verdict] = []
     effects = Effects({}, [], {})
     for one in batch:
-        above = ground.above()
-        lost = _lost(one, above, at)
+        above, steps = ground.above(), tuple(one.steps)
+        lost = _lost(steps, one.not_after, above, at)
         if lost is None:
-            effects.add(one.steps, ground.rows)
+            effects.add(steps, ground.rows)
             ground.sink(above)
         verdicts.append(lost or Accepted(at))
     return verdicts, effects
@@ -155,21 +155,24 @@ def independent(batch: Sequence[Prepared]) -> bool:
     locked with what it writes, which only one alone may do without an order of all. And it leaves a
     receipt, by which it is found again for good: documents are written over.
     """
-    names: set[Key | Chain] = set()
-    count = 0
-    for one in batch:
-        for step in one.steps:
-            if isinstance(step, Check) and (len(batch) > 1 or not step.expected):
-                return False
-            names.add(step.chain if isinstance(step, Extend) else step.key)
-        count += len(one.steps)
-    return len(names) == count and any(one.receipts for one in batch)
+    guards = [
+        change.revision
+        for one in batch
+        for change in one.change_set.changes
+        if isinstance(change, Guard)
+    ]
+    if guards and (len(batch) > 1 or 0 in guards):
+        return False
+    names = [name for one in batch for name in one.named]
+    return len(set(names)) == len(names) and any(one.receipts for one in batch)
 
 
-def _lost(one: Prepared, ground: Ground, at: datetime) -> Lost | None:
-    if one.not_after is not None and at >= one.not_after:
+def _lost(
+    steps: Sequence[Step], not_after: datetime | None, ground: Ground, at: datetime
+) -> Lost | None:
+    if not_after is not None and at >= not_after:
         return Lost(-1, Loss.TOO_LATE)
-    for index, step in enumerate(one.steps):
+    for index, step in enumerate(steps):
         if loss := _loss(step, ground):
             return Lost(index, loss)
     return None

@@ -3,15 +3,16 @@
 Deliberately not here: verdicts, SQL, and when it is written.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import datetime
-from typing import Any, Final, NamedTuple, TypeAlias, assert_never
+from itertools import islice
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from amends.contracts.documents import Document
 from amends.contracts.errors import Misuse
-from amends.stores.port import Append, Change, ChangeSet, Due, Guard, Insert, Replace
+from amends.stores.port import Append, ChangeSet, Due, Guard, Insert, Replace
 from amends.stores.postgres.function import WIDTH
 from amends.stores.shapes import ENCODER, SHAPES, Columns, shape_of
 from amends.stores.wellformed import check_change_set
@@ -31,8 +32,9 @@ Linked: TypeAlias = tuple[str, str, int, str, str | None, str]
 INSERT: Final = "insert "
 REPLACE: Final = "replace "
 GUARD: Final = "guard "
-_REST: Final = tuple((None,) * (WIDTH - len(shape.columns)) for shape in SHAPED)
 _NOTHING: Final = (None,) * (6 + WIDTH)
+_BODY: Final = 9
+_NEVER: Final = Due()
 
 
 class Key(NamedTuple):
@@ -101,47 +103,97 @@ Step: TypeAlias = Write | Extend | Check
 
 
 class Prepared(msgspec.Struct, frozen=True, gc=False):
-    """A change set, ready to be decided, or to be written as if it was decided already.
+    """A change set, ready to be written as if it was decided already, or to be decided.
 
-    `rows` and `receipts` are what it writes and looks at where all is as it takes it to be.
+    `rows` and `receipts` are what it writes and looks at where all is as it takes it to be; `named`
+    are the documents and chains it speaks of, as plain tuples of what is in a `Key` or a `Chain`.
     """
 
-    steps: tuple[Step, ...]
-    not_after: datetime | None
+    change_set: ChangeSet
+    named: tuple[tuple[Any, ...], ...]
     rows: tuple[Cells, ...]
     receipts: tuple[Linked, ...]
+
+    @property
+    def not_after(self) -> datetime | None:
+        """From when on it is too late."""
+        return self.change_set.not_after
+
+    @property
+    def steps(self) -> Iterable[Step]:
+        """The same, to be decided. Few have to be, so it is only made when it is asked for."""
+        rows, links = iter(self.rows), iter(self.receipts)
+        for change in self.change_set.changes:
+            if isinstance(change, Append):
+                yield _extend(change, links)
+            else:
+                yield _decidable(change, next(rows))
+
+
+class Placed(NamedTuple):
+    """What of a row is the same for every document of a type."""
+
+    place: int
+    insert: str
+    replace: str
+    guard: str
+    rest: Cells
+
+
+_PLACED: Final = MappingProxyType(
+    {
+        shape.type: Placed(
+            place,
+            INSERT + shape.table,
+            REPLACE + shape.table,
+            GUARD + shape.table,
+            (None,) * (WIDTH - len(shape.columns)),
+        )
+        for place, shape in enumerate(SHAPED)
+    }
+)
 
 
 def prepare(change_set: ChangeSet) -> Prepared:
     """Check and encode. Raises `Misuse` as `check_change_set` and `shape_of` do."""
     check_change_set(change_set)
-    steps = tuple([_step(change) for change in change_set.changes])
-    for index, step in enumerate(steps):
-        tenant, name = step.chain if isinstance(step, Extend) else step.key[1:]
-        if not is_plain(tenant) or not is_storable(name):
+    named: list[tuple[Any, ...]] = []
+    rows: list[Cells] = []
+    receipts: list[Linked] = []
+    plain = ""
+    for index, change in enumerate(change_set.changes):
+        if isinstance(change, Append):
+            tenant, name = change.tenant, change.chain
+            named.append((tenant, name))
+            receipts += _linked(change)
+        else:
+            place, cells = _guard(change) if isinstance(change, Guard) else _written(change)
+            _, tenant, name, *_ = cells
+            named.append((place, tenant, name))
+            rows.append(cells)
+        if not is_storable(name) or not (tenant == plain or is_plain(tenant)):
             raise _unstorable(index)
-    rows = tuple([_cells(step) for step in steps if not isinstance(step, Extend)])
-    receipts = [one for step in steps if isinstance(step, Extend) for one in _linked(step)]
-    return Prepared(steps, change_set.not_after, rows, tuple(receipts))
+        plain = tenant
+    return Prepared(change_set, tuple(named), tuple(rows), tuple(receipts))
 
 
 def written_cells(write: Write, before: int, created_at: datetime) -> Cells:
     """A row that is inserted, or replaced at the revision `before`."""
-    due, shape = write.due, SHAPED[write.key.place]
-    at, after = (None, None) if due is None else (due.at, due.after_ms)
+    placed = _PLACED[TYPES[write.key.place]]
+    due = write.due or _NEVER
     return (
-        (REPLACE if before else INSERT) + shape.table,
+        placed.replace if before else placed.insert,
         write.key.tenant,
         write.key.id,
         before,
         write.revision,
         None if before else created_at,
         write.updated_at,
-        at,
-        after,
+        due.at,
+        due.after_ms,
         write.body,
         *write.columns,
-        *_REST[write.key.place],
+        *placed.rest,
     )
 
 
@@ -155,70 +207,85 @@ def is_plain(tenant: str) -> bool:
     return tenant.isascii() and tenant.isprintable() and not set(tenant) & {"'", "\\"}
 
 
-def _step(change: Change) -> Step:
-    match change:
-        case Insert():
-            return _write(change.document, change.due, 0)
-        case Replace():
-            return _write(change.document, change.due, change.document.revision - 1)
-        case Append():
-            return _extend(change)
-        case Guard():
-            place = PLACES[shape_of(change.type).type]
-            return Check(Key(place, change.tenant, change.id), change.revision)
-        case _:
-            assert_never(change)
+def _written(change: Insert | Replace) -> tuple[int, Cells]:
+    """The place of the type and the row; the same as `written_cells` once it is decided."""
+    document, due = change.document, change.due or _NEVER
+    shape = shape_of(type(document))
+    placed = _PLACED[shape.type]
+    inserts = isinstance(change, Insert)
+    return placed.place, (
+        placed.insert if inserts else placed.replace,
+        document.tenant,
+        shape.id_of(document),
+        0 if inserts else document.revision - 1,
+        document.revision,
+        document.created_at if inserts else None,
+        document.updated_at,
+        due.at,
+        due.after_ms,
+        ENCODER.encode(document).decode(),
+        *shape.values(document),
+        *placed.rest,
+    )
 
 
-def _write(document: Document, due: Due | None, expected: int) -> Write:
+def _guard(change: Guard) -> tuple[int, Cells]:
+    placed = _PLACED[shape_of(change.type).type]
+    return placed.place, (placed.guard, change.tenant, change.id, change.revision, *_NOTHING)
+
+
+def _linked(change: Append) -> list[Linked]:
+    """Its receipts, the first with what the end of the chain must be, where there is one."""
+    tenant, chain = change.tenant, change.chain
+    first = change.receipts[0]
+    previous = first.previous if change.after else None
+    return [
+        (
+            tenant,
+            chain,
+            receipt.number,
+            receipt.hash,
+            previous if receipt is first else None,
+            ENCODER.encode(receipt).decode(),
+        )
+        for receipt in change.receipts
+    ]
+
+
+def _decidable(change: Insert | Replace | Guard, cells: Cells) -> Write | Check:
+    if isinstance(change, Guard):
+        place = PLACES[change.type]
+        return Check(Key(place, change.tenant, change.id), change.revision)
+    _, tenant, id_, before, revision, *_ = cells
+    document = change.document
     shape = shape_of(type(document))
     place = PLACES[shape.type]
     columns = shape.values(document)
-    key = Key(place, document.tenant, shape.id_of(document))
-    holds = tuple(
-        [
-            Held(place, key.tenant, name, value)
-            for name in shape.unique
-            if (value := columns[shape.columns.index(name)]) is not None
-        ]
-    )
+    holds = [
+        Held(place, tenant, name, value)
+        for name in shape.unique
+        if (value := columns[shape.columns.index(name)]) is not None
+    ]
     return Write(
-        key,
-        expected,
-        document.revision,
+        Key(place, tenant, id_),
+        before,
+        revision,
         document.created_at,
         document.updated_at,
-        due,
+        change.due,
         columns,
-        holds,
-        ENCODER.encode(document).decode(),
+        tuple(holds),
+        cells[_BODY],
     )
 
 
-def _extend(change: Append) -> Extend:
-    links = tuple(
-        [
-            Link(receipt.number, receipt.hash, ENCODER.encode(receipt).decode())
-            for receipt in change.receipts
-        ]
-    )
+def _extend(change: Append, links: Iterator[Linked]) -> Extend:
+    made = [
+        Link(number, hash_, body)
+        for _, _, number, hash_, _, body in islice(links, len(change.receipts))
+    ]
     chain = Chain(change.tenant, change.chain)
-    return Extend(chain, change.after, change.receipts[0].previous, links)
-
-
-def _cells(step: Write | Check) -> Cells:
-    if isinstance(step, Write):
-        return written_cells(step, step.expected, step.created_at)
-    place, tenant, id_ = step.key
-    return (GUARD + SHAPED[place].table, tenant, id_, step.expected, *_NOTHING)
-
-
-def _linked(extend: Extend) -> Iterable[Linked]:
-    """Its receipts, the first with what the end of the chain must be, where there is one."""
-    previous = extend.previous if extend.after else None
-    for link in extend.links:
-        yield (*extend.chain, link.number, link.hash, previous, link.body)
-        previous = None
+    return Extend(chain, change.after, change.receipts[0].previous, tuple(made))
 
 
 def _unstorable(index: int) -> Misuse:
