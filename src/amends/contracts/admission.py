@@ -194,7 +194,10 @@ class _Walk:
         key = ""
         try:
             for key, item in taken.items():
-                taken[key] = self.copy(item, depth_left - 1)
+                if type(item) is str:
+                    self._text(item)
+                else:
+                    taken[key] = self.copy(item, depth_left - 1)
         except Fault as fault:
             fault.steps.append(key)
             raise

@@ -45,7 +45,7 @@ def canonical_bytes(value: Json) -> bytes:
         encoded = _SORTED.encode(value)
     except (TypeError, ValueError, RecursionError):
         encoded = b""
-    if encoded and _sorts_alike(encoded) and _is_plain(value):
+    if encoded and (encoded.isascii() or _sorts_alike(encoded)) and _is_plain(value):
         return encoded
     return rfc8785.dumps(admit_value(value, limits=DOCUMENT_LIMITS))
 
@@ -107,13 +107,13 @@ def record_digest(tag: str, record: msgspec.Struct) -> str:
         encoded = _SORTED.encode(record)
     except UnicodeEncodeError:
         encoded = b""
-    if not encoded or not _sorts_alike(encoded):
+    if not encoded or not (encoded.isascii() or _sorts_alike(encoded)):
         return domain_digest(tag, msgspec.to_builtins(record))
     return hashlib.sha256(tag.encode("ascii") + b"\n" + encoded).hexdigest()
 
 
 def _sorts_alike(encoded: bytes) -> bool:
-    return encoded.isascii() or _BEYOND_U_FFFF.search(encoded) is None
+    return _BEYOND_U_FFFF.search(encoded) is None
 
 
 def _is_plain(value: object) -> bool:

@@ -115,19 +115,21 @@ class Engine:
     def dispatch(self, running: Running) -> None:
         """Let a licensed attempt run in a task of its own."""
         self._running[running.fence] = running
+        running.answer = asyncio.get_running_loop().create_future()
         running.answer.add_done_callback(_retrieved)
         running.task = self.environment.spawn(self._carry(running))
 
     async def _carry(self, running: Running) -> None:
         timer = None
         try:
-            now = await self._time()
+            now = await self._time(running.answer.get_loop())
             left = None if now is None else _time_left(running, now)
             if now is None or left is None:
                 outcome = _unsent(running)
             else:
-                loop = asyncio.get_running_loop()
-                timer = loop.call_later(left.total_seconds(), self._out_of_time, running)
+                timer = running.answer.get_loop().call_later(
+                    left.total_seconds(), self._out_of_time, running
+                )
                 running.call = _within_lease(running, now)
                 running.dispatched_at = now
                 outcome = await self._enter(running)
@@ -140,13 +142,12 @@ class Engine:
             if not running.answer.done():
                 running.answer.set_exception(coded("transaction.outcome_unknown"))
 
-    async def _time(self) -> datetime | None:
+    async def _time(self, loop: asyncio.AbstractEventLoop) -> datetime | None:
         """The store's time as it may be by now at the latest; none where the store does not tell.
 
         This process may have stood still while the answer was waiting for it, so the time that the
         question took by the local clock is added.
         """
-        loop = asyncio.get_running_loop()
         asked = loop.time()
         try:
             told = await self.environment.store.by_now()

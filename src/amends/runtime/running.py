@@ -46,7 +46,8 @@ class Running:
         self.lease_end = lease_end
         self.cancelled = asyncio.Event()
         self.lock = asyncio.Lock()
-        self.answer: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        self.answer: asyncio.Future[Result]
+        """Set before it runs: who asked may be waiting already, or nobody."""
         self.task: asyncio.Task[None] | None = None
         self.giving_up: asyncio.Task[None] | None = None
         self.dispatched_at: datetime | None = None

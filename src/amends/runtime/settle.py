@@ -22,7 +22,7 @@ from amends.contracts.documents import (
 from amends.contracts.enums import IN_FLIGHT, Handler, Mode, Status
 from amends.contracts.errors import AmendsError, Unavailable
 from amends.contracts.evidence import ReceiptType
-from amends.contracts.ids import CORRECTION_PREFIX
+from amends.contracts.ids import CORRECTION_PREFIX, ActionId
 from amends.contracts.json_types import Json
 from amends.contracts.outcomes import (
     WORKER,
@@ -126,7 +126,7 @@ class Settle:
         record = settled.record
         draft = Draft(running.tenant, record.transaction_id)
         draft.replace(record, due_of(record))
-        action = await self._settle_actions(draft, running, settled, now)
+        action = _settle_actions(draft, running, settled, now)
         await self._give_back_slot(draft, record, now)
         if running.dispatched_at is not None:
             dispatched = min(running.dispatched_at, now)  # it is the latest that it may have been
@@ -163,27 +163,10 @@ class Settle:
             cancelled=running.action.cancellation is not None,
         )
 
-    async def _settle_actions(
-        self, draft: Draft, running: Running, settled: Settled, now: datetime
-    ) -> ActionDocument:
-        """The documents of the action that asked, and of the one whose effect was found out."""
-        action, result = running.action, settled.result
-        if result is None:
-            return action
-        found_out = settled.event is Event.RECONCILED
-        if action.mode is Mode.RECONCILE or running.record.status is not Status.RECONCILING:
-            changed = _revised(action, now, result=result, settled_at=now)
-        elif found_out and action.action_id == settled.record.action_id:
-            changed = _revised(action, now, reconcile_result=result, result=result, settled_at=now)
-        else:
-            changed = _revised(action, now, reconcile_result=result)
-        draft.replace(changed)
-        if found_out and running.settles is not None:
-            draft.replace(_revised(running.settles, now, result=result, settled_at=now))
-        return changed
-
     async def _give_back_slot(self, draft: Draft, record: TransactionRecord, now: datetime) -> None:
-        slots = await self._slots_of(record)
+        if record.context.compensation_for is None:
+            return
+        slots = await self._slots_of(record, record.context.compensation_for)
         if slots is None:
             return
         left = release_slot(slots, record, now, for_good=self._has_a_worker(record))
@@ -198,11 +181,10 @@ class Settle:
         named = record.provider_operation
         return named is not None and named.provider == WORKER
 
-    async def _slots_of(self, record: TransactionRecord) -> CompensationSlots | None:
+    async def _slots_of(
+        self, record: TransactionRecord, target_id: ActionId
+    ) -> CompensationSlots | None:
         """The slots that a compensation's record holds one of."""
-        target_id = record.context.compensation_for
-        if target_id is None:
-            return None
         store = self._environment.store
         target = await store.get(ActionDocument, record.tenant, target_id)
         if target is None:
@@ -375,6 +357,26 @@ class Settle:
                 return replace(outcome, error=serving.shown_error(outcome.error, credential))
             case _:
                 return outcome
+
+
+def _settle_actions(
+    draft: Draft, running: Running, settled: Settled, now: datetime
+) -> ActionDocument:
+    """The documents of the action that asked, and of the one whose effect was found out."""
+    action, result = running.action, settled.result
+    if result is None:
+        return action
+    found_out = settled.event is Event.RECONCILED
+    if action.mode is Mode.RECONCILE or running.record.status is not Status.RECONCILING:
+        changed = _revised(action, now, result=result, settled_at=now)
+    elif found_out and action.action_id == settled.record.action_id:
+        changed = _revised(action, now, reconcile_result=result, result=result, settled_at=now)
+    else:
+        changed = _revised(action, now, reconcile_result=result)
+    draft.replace(changed)
+    if found_out and running.settles is not None:
+        draft.replace(_revised(running.settles, now, result=result, settled_at=now))
+    return changed
 
 
 def _says_something(running: Running, reading: Reading) -> bool:

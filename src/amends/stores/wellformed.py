@@ -7,12 +7,13 @@ be accepted, lose, or meet a failing disk.
 Deliberately not here: everything that depends on what is stored.
 """
 
+from collections.abc import Callable
 from datetime import datetime
-from typing import Final, assert_never
+from types import MappingProxyType
+from typing import Any, Final
 
-from amends.contracts.documents import Document
 from amends.contracts.errors import Misuse, Unavailable
-from amends.stores.port import Append, Change, ChangeSet, Due, Guard, Insert, Replace
+from amends.stores.port import Append, ChangeSet, Guard, Insert, Replace
 
 HIGHEST: Final = 2**63 - 1
 LONGEST_MS: Final = 1000 * 365 * 24 * 3600 * 1000
@@ -24,7 +25,7 @@ def check_change_set(change_set: ChangeSet) -> None:
     if change_set.not_after is not None and _is_naive(change_set.not_after):
         raise _malformed(-1, "has a limit without a time zone")
     for index, change in enumerate(change_set.changes):
-        if fault := _fault(change):
+        if fault := _FAULTS[type(change)](change):
             raise _malformed(index, fault)
 
 
@@ -66,27 +67,20 @@ def _malformed(index: int, fault: str) -> Misuse:
     )
 
 
-def _fault(change: Change) -> str | None:
-    match change:
-        case Insert():
-            if change.document.revision != 1:
-                return "inserts a document whose revision is not 1"
-            return _time_fault(change.document, change.due)
-        case Replace():
-            if not 2 <= change.document.revision <= HIGHEST:
-                return "replaces by a document whose revision cannot follow another"
-            return _time_fault(change.document, change.due)
-        case Append():
-            return _append_fault(change)
-        case Guard():
-            if not 0 <= change.revision <= HIGHEST:
-                return "guards an impossible revision"
-            return _name_fault(change.tenant, change.id)
-        case _:
-            assert_never(change)
+def _insert_fault(insert: Insert) -> str | None:
+    if insert.document.revision != 1:
+        return "inserts a document whose revision is not 1"
+    return _document_fault(insert)
 
 
-def _time_fault(document: Document, due: Due | None) -> str | None:
+def _replace_fault(replace: Replace) -> str | None:
+    if not 2 <= replace.document.revision <= HIGHEST:
+        return "replaces by a document whose revision cannot follow another"
+    return _document_fault(replace)
+
+
+def _document_fault(change: Insert | Replace) -> str | None:
+    document, due = change.document, change.due
     if document.created_at.tzinfo is None or document.updated_at.tzinfo is None:
         return "holds a document with a time without a time zone"
     if due is None:
@@ -118,7 +112,23 @@ def _append_fault(append: Append) -> str | None:
     return _name_fault(append.tenant, append.chain)
 
 
+def _guard_fault(guard: Guard) -> str | None:
+    if not 0 <= guard.revision <= HIGHEST:
+        return "guards an impossible revision"
+    return _name_fault(guard.tenant, guard.id)
+
+
 def _name_fault(tenant: str, name: str) -> str | None:
     if tenant.isascii() and name.isascii():
         return None
     return "names a tenant, a document or a chain by something that is no identifier"
+
+
+_FAULTS: Final[MappingProxyType[type[object], Callable[[Any], str | None]]] = MappingProxyType(
+    {
+        Insert: _insert_fault,
+        Replace: _replace_fault,
+        Append: _append_fault,
+        Guard: _guard_fault,
+    }
+)

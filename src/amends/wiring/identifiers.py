@@ -38,7 +38,7 @@ class Identifiers:
         except IndexError:
             self._drawn += self._draw()
             drawn = self._drawn.pop()
-        return prefix + uuid7_at(time.time_ns() // _NS_IN_MS, drawn)
+        return f"{prefix}{uuid7_at(time.time_ns() // _NS_IN_MS, drawn)}"
 
     def _draw(self) -> list[str]:
         much = os.urandom(_BYTES * _DRAWN)

@@ -69,7 +69,9 @@ class FileSigner:
     def __init__(self, path: Path) -> None:
         self._path = path
         load_or_make_key(path)
-        self._seen = _mark(path)
+        self._name = str(path)
+        """Looked at for every signature: a path makes its text anew each time."""
+        self._seen = _mark(self._name)
         self._keys = read_keys(path)
 
     @property
@@ -99,7 +101,7 @@ class FileSigner:
 
     def _look(self) -> None:
         """Read the file again if it is another one than before."""
-        mark = _mark(self._path)
+        mark = _mark(self._name)
         if mark != self._seen:
             with contextlib.suppress(Unavailable, Corrupt):
                 self._keys = read_keys(self._path)
@@ -308,10 +310,10 @@ def _flush(folder: Path) -> None:
         os.close(handle)
 
 
-def _mark(path: Path) -> tuple[int, int, int] | None:
+def _mark(path: Path | str) -> tuple[int, int, int] | None:
     """What changes with every replacement of a file."""
     try:
-        found = path.stat()
+        found = os.stat(path)  # noqa: PTH116  # a path takes a third longer
     except OSError:
         return None
     return found.st_ino, found.st_mtime_ns, found.st_size

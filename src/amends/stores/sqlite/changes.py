@@ -7,12 +7,14 @@ that touched: the common case costs one statement.
 Deliberately not here: transactions, and what becomes of a change set that lost.
 """
 
-from typing import Any, TypeAlias, assert_never
+from collections.abc import Callable
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
 
 import apsw
 import msgspec
 
-from amends.stores.port import Append, Change, ChangeSet, Due, Guard, Insert, Loss, Lost, Replace
+from amends.stores.port import Append, ChangeSet, Due, Guard, Insert, Loss, Lost, Replace
 from amends.stores.rows import due_micros, to_micros
 from amends.stores.shapes import ENCODER
 from amends.stores.sqlite.statements import APPEND, TAIL, statements_of
@@ -105,24 +107,9 @@ def prepare(change_set: ChangeSet) -> Prepared:
     check_change_set(change_set)
     not_after = change_set.not_after
     return Prepared(
-        tuple([_step(change) for change in change_set.changes]),
+        tuple([_STEPS[type(change)](change) for change in change_set.changes]),
         None if not_after is None else to_micros(not_after),
     )
-
-
-def _step(change: Change) -> Step:
-    match change:
-        case Insert():
-            return _insert(change)
-        case Replace():
-            return _replace(change)
-        case Append():
-            return _extend(change)
-        case Guard():
-            sql = statements_of(change.type).revision
-            return Check(sql, (change.tenant, change.id), change.revision)
-        case _:
-            assert_never(change)
 
 
 def _insert(change: Insert) -> Write:
@@ -158,3 +145,13 @@ def _extend(change: Append) -> Extend:
     ]
     joint = (tenant, chain, after) if after else None
     return Extend(joint, change.receipts[0].previous, tuple(rows))
+
+
+def _check(change: Guard) -> Check:
+    sql = statements_of(change.type).revision
+    return Check(sql, (change.tenant, change.id), change.revision)
+
+
+_STEPS: Final[MappingProxyType[type[object], Callable[[Any], Step]]] = MappingProxyType(
+    {Insert: _insert, Replace: _replace, Append: _extend, Guard: _check}
+)

@@ -68,7 +68,7 @@ class Writer:
     async def commit(self, prepared: Prepared) -> Verdict:
         """Durable when accepted. Raises `Unavailable`."""
         loop = asyncio.get_running_loop()
-        if self._take_alone(loop):
+        if self._calm and self._take_alone(loop):
             verdict = self._write_alone(prepared)
             if verdict is not None:
                 return verdict
