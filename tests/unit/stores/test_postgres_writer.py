@@ -54,8 +54,12 @@ async def _turns() -> None:
         await asyncio.sleep(0)
 
 
+async def _commit(writer: Writer) -> Verdict:
+    return await writer.commit(NOTHING, asyncio.get_running_loop())
+
+
 def _callers(writer: Writer, count: int) -> list[asyncio.Task[Verdict]]:
-    return [asyncio.ensure_future(writer.commit(NOTHING)) for _ in range(count)]
+    return [asyncio.ensure_future(_commit(writer)) for _ in range(count)]
 
 
 async def test_half_of_many_callers_goes_and_the_other_half_waits_until_it_is_back() -> None:
@@ -76,7 +80,7 @@ async def test_the_second_half_is_sent_before_anybody_of_the_first_goes_on() -> 
     writer = server.writer()
 
     async def caller() -> None:
-        await writer.commit(NOTHING)
+        await _commit(writer)
         seen.append(list(server.asked))
 
     callers = [asyncio.ensure_future(caller()) for _ in range(2 * FEW)]
@@ -94,7 +98,7 @@ async def test_those_who_come_back_meanwhile_form_the_half_that_goes_next() -> N
 
     async def caller() -> None:
         for _ in range(3):
-            await writer.commit(NOTHING)
+            await _commit(writer)
 
     callers = [asyncio.ensure_future(caller()) for _ in range(32)]
     for _ in range(6):

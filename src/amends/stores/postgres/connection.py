@@ -165,10 +165,11 @@ class Connections:
         self.standing = Standing("", 0)
         self.closed = False
 
-    def check(self) -> None:
-        """Raises `Misuse` (`store.foreign_loop`)."""
+    def check(self) -> asyncio.AbstractEventLoop:
+        """The loop that they belong to. Raises `Misuse` (`store.foreign_loop`) in any other."""
         if self._loop is not asyncio.get_running_loop() or self._pid != os.getpid():
             raise foreign_loop()
+        return self._loop
 
     @asynccontextmanager
     async def asked(self) -> AsyncIterator[Any]:

@@ -156,13 +156,17 @@ class Reader:
         return (await self._moment()).latest
 
     async def _moment(self) -> Moment:
-        """The server's time; asked for unless it was told lately, by all at once who have to."""
+        """The server's time; asked for unless it was told lately, by all at once who have to.
+
+        What was told is the same for every event loop; only who asks needs a connection.
+        """
         time, fixed = self._terms.time, self._terms.now() is not None
         moment = None if fixed else time.carried()
         if moment is not None:
             return moment
+        self._connections.check()
         told = await self._time.answer()
-        return Moment(told.time, told.time) if fixed else told.by(time.ticks())
+        return told.fixed if fixed else Moment(told, time.ticks())
 
     async def _ask_time(self) -> Told:
         sent = self._terms.time.ticks()

@@ -45,13 +45,6 @@ def ticks() -> float:
     return time.monotonic() if _BOOT is None else time.clock_gettime(_BOOT)
 
 
-class Moment(NamedTuple):
-    """The server's time is not before the one and not after the other."""
-
-    earliest: datetime
-    latest: datetime
-
-
 class Told(NamedTuple):
     """What the server said its time was, and between which two ticks it said so."""
 
@@ -59,13 +52,27 @@ class Told(NamedTuple):
     sent: float
     received: float
 
-    def by(self, tick: float) -> Moment:
-        """The server's time at a later tick."""
-        since_sent = (tick - self.sent) * (1 + DRIFT)
-        return Moment(
-            self.time + timedelta(seconds=tick - self.received),
-            self.time + timedelta(seconds=since_sent),
-        )
+    @property
+    def fixed(self) -> "Moment":
+        """The very time that was told."""
+        return Moment(self._replace(sent=self.received), self.received)
+
+
+class Moment(NamedTuple):
+    """The server's time at a later tick: not before the one end and not after the other."""
+
+    told: Told
+    tick: float
+
+    @property
+    def earliest(self) -> datetime:
+        """By what has passed since the answer came."""
+        return self.told.time + timedelta(seconds=self.tick - self.told.received)
+
+    @property
+    def latest(self) -> datetime:
+        """By what has passed since the question was sent, on clocks that run apart."""
+        return self.told.time + timedelta(seconds=(self.tick - self.told.sent) * (1 + DRIFT))
 
 
 class ServerTime:
@@ -93,4 +100,4 @@ class ServerTime:
         tick = self.ticks()
         if self._told is None or tick - self._told.sent > CARRIED_S:
             return None
-        return self._told.by(tick)
+        return Moment(self._told, tick)

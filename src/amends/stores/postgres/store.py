@@ -99,9 +99,12 @@ class PostgresStore:
         self._closed = False
 
     def _asked(self) -> Reader:
+        self._reading.check()
+        return self._telling()
+
+    def _telling(self) -> Reader:
         if self._closed:
             raise closed()
-        self._reading.check()
         return self._reader
 
     async def get(self, type_: type[D], tenant: TenantId, id_: str) -> Stored[D] | None:
@@ -128,8 +131,8 @@ class PostgresStore:
 
     async def commit(self, change_set: ChangeSet) -> Accepted | Lost:
         """See `Store.commit`. Once called it is carried out, whatever becomes of the caller."""
-        self._asked()
-        return await self._writer.commit(prepare(change_set))
+        self._telling()
+        return await self._writer.commit(prepare(change_set), self._reading.check())
 
     async def due(self, type_: type[D], limit: int) -> Sequence[Stored[D]]:
         """See `Store.due`. Tenants take turns, so that none waits for the others' backlog."""
@@ -151,11 +154,11 @@ class PostgresStore:
 
     async def now(self) -> datetime:
         """See `Store.now`."""
-        return await self._asked().now()
+        return await self._telling().now()
 
     async def by_now(self) -> datetime:
         """See `Store.by_now`."""
-        return await self._asked().by_now()
+        return await self._telling().by_now()
 
     async def news(self, seconds: float) -> None:
         """See `Store.news`. It hears of all processes, unless a pooler stands between."""

@@ -50,9 +50,8 @@ class Writer:
         """How many change sets are on their way."""
         self._called = False
 
-    async def commit(self, prepared: Prepared) -> Verdict:
+    async def commit(self, prepared: Prepared, loop: asyncio.AbstractEventLoop) -> Verdict:
         """Durable when accepted. Raises `Unavailable`."""
-        loop = asyncio.get_running_loop()
         waiting = Waiting(prepared, loop.create_future())
         self._queue.append(waiting)
         self._call(loop)
