@@ -1,18 +1,18 @@
 """The names that programs import from `amends`: the one list of what is public.
 
 `amends` itself loads this module when the first of them is asked for. Whatever else a program needs
-is imported from the room that holds it, as the reference says. What serves capabilities by workers
-is loaded when it is asked for: most programs have none.
+is imported from the room that holds it, as the reference says. What declares HTTP capabilities, and
+what serves capabilities by workers, is loaded when it is asked for: many programs have none.
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
 
 from amends.app.amends import Amends, Opening
 from amends.app.asking import TransactionResult
 from amends.app.capabilities import FunctionCapability, capability
 from amends.connectors.blocking import BlockingAttempt
-from amends.connectors.http import http_capability, load_capabilities
 from amends.connectors.port import Attempt, OriginalEffect
 from amends.connectors.signals import NotApplied, NotFound, Partial, Pending
 from amends.contracts.actions import Action, TransactionContext, TransactionRequest
@@ -59,23 +59,27 @@ from amends.wiring.opening import Notices, Settings
 
 if TYPE_CHECKING:
     from amends.app.worker_capabilities import WorkerCapability, worker_capability
+    from amends.connectors.http import http_capability, load_capabilities
     from amends.transports.tls_files import TlsFiles
     from amends.wiring.remote_workers import RemoteWorker
     from amends.wiring.worker_processes import WorkerProcess
 else:
+    _WHERE: Final = MappingProxyType(
+        {
+            "RemoteWorker": "amends.wiring.remote_workers",
+            "TlsFiles": "amends.transports.tls_files",
+            "WorkerCapability": "amends.app.worker_capabilities",
+            "WorkerProcess": "amends.wiring.worker_processes",
+            "http_capability": "amends.connectors.http",
+            "load_capabilities": "amends.connectors.http",
+            "worker_capability": "amends.app.worker_capabilities",
+        }
+    )
 
     def __getattr__(name: str) -> object:
-        match name:
-            case "WorkerCapability" | "worker_capability":
-                return getattr(import_module("amends.app.worker_capabilities"), name)
-            case "WorkerProcess":
-                return import_module("amends.wiring.worker_processes").WorkerProcess
-            case "RemoteWorker":
-                return import_module("amends.wiring.remote_workers").RemoteWorker
-            case "TlsFiles":
-                return import_module("amends.transports.tls_files").TlsFiles
-            case _:
-                raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        if name not in _WHERE:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(_WHERE[name]), name)
 
 
 __all__ = [

@@ -57,3 +57,14 @@ def test_importing_the_package_alone_loads_nothing_of_it() -> None:
         [sys.executable, "-c", probe], capture_output=True, text=True, timeout=20, check=True
     )
     assert done.stdout.split() == []
+
+
+def test_a_program_without_http_or_workers_loads_neither() -> None:
+    probe = "import sys; from amends import Amends, capability; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", probe], capture_output=True, text=True, timeout=20, check=True
+    )
+    loaded = {name for name in done.stdout.split() if name.startswith("amends.")}
+    rooms = ("amends.connectors.http", "amends.worker", "amends.host", "amends.transports")
+    assert [name for name in sorted(loaded) if name.startswith(rooms)] == []
+    assert "amends.app.amends" in loaded
