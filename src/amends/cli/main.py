@@ -18,6 +18,7 @@ from typing import Final, NamedTuple, NoReturn
 from cyclopts import App, CycloptsError
 
 from amends.cli import exits
+from amends.cli.helping import HelpConsole
 from amends.cli.leaving import leave
 from amends.cli.output import JSON_FLAG, report, silence, unwritten
 from amends.contracts.errors import AmendsError, Misuse, Unavailable
@@ -284,7 +285,13 @@ def _end(number: int, _: object) -> NoReturn:
 
 
 def _app() -> App:
-    app = App(name="amends", help=_HELP, version=_version, suppress_keyboard_interrupt=False)
+    app = App(
+        name="amends",
+        help=_HELP,
+        version=_version,
+        suppress_keyboard_interrupt=False,
+        console=HelpConsole(),
+    )
     for name, command in _COMMANDS.items():
         app.command(command.place, name=name, help=command.help)
     app.register_install_completion_command(

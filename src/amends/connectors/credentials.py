@@ -42,9 +42,9 @@ def file_credentials(
 ) -> CredentialSource:
     """The content of a file, for every tenant; none while there is no such file.
 
-    The whole content counts, so there must be no line feed at its end. The source raises `Refused`
-    (`credential.invalid`) and, for a file that is there but cannot be read, `Unavailable`
-    (`credential.unavailable`).
+    One line feed at its end, which editors write, is no part of it; all else counts. The source
+    raises `Refused` (`credential.invalid`) and, for a file that is there but cannot be read,
+    `Unavailable` (`credential.unavailable`).
     """
     return _File(Path(path), issuer, tuple(scopes))
 
@@ -84,7 +84,10 @@ class _File(msgspec.Struct, frozen=True):
         try:
             with self.path.open("rb") as file:
                 # Each byte becomes one character, so that decoding cannot fail and quote the value.
-                secret = Secret(file.read(CREDENTIAL_BYTES + 1).decode("latin-1"))
+                # One byte beyond the line feed shows whether it is the last.
+                secret = Secret(
+                    file.read(CREDENTIAL_BYTES + 2).decode("latin-1").removesuffix("\n")
+                )
         except FileNotFoundError:
             return None
         except OSError as error:

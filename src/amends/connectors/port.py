@@ -154,8 +154,9 @@ class Attempt:
         """Record what the provider accepted; durable when it returns (TX-CHECKPOINT-1).
 
         Raises `Refused` (`transaction.checkpoint_refused` in previews and once the attempt may not
-        write any more, `input.invalid_id` for empty or malformed ids), and `Conflict`
-        (`transaction.provider_operation_conflict`) when another id is already recorded.
+        write any more, and for a reference with the credential in it; `input.invalid_id` for empty
+        or malformed ids), and `Conflict` (`transaction.provider_operation_conflict`) when another
+        id is already recorded.
         """
         await self._checkpoint(checked_operation(provider, operation_id, request_id), cursor)
 

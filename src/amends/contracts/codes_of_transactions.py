@@ -170,7 +170,9 @@ TRANSACTION_CODES: Final[Mapping[str, Code]] = MappingProxyType(
         ),
         # checkpoints
         "transaction.checkpoint_refused": Code(
-            Refused, "No reference can be recorded now.", "Record it only inside an attempt."
+            Refused,
+            "This reference cannot be recorded, or not now.",
+            "Record it only inside an attempt, and never with the credential in it.",
         ),
         "transaction.provider_operation_conflict": Code(
             Conflict,

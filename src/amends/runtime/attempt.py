@@ -26,8 +26,9 @@ from amends.contracts.outcomes import (
     ProviderOperation,
     Uncertain,
 )
+from amends.contracts.secrets import Credential
 from amends.runtime.running import Running
-from amends.runtime.soundness import sound
+from amends.runtime.soundness import sound, without_echo
 
 _OUTCOMES: Final = (Applied, NotApplied, Partial, Failure, Uncertain, Pending, NotFound)
 INTERRUPTED: Final = "transaction.attempt_interrupted"
@@ -42,14 +43,14 @@ async def enter(connector: Connector, running: Running, checkpoint: Checkpoint) 
     try:
         answer: object = await connector.carry_out(attempt)
     except Signal as signal:
-        return _reported(signal.outcome)
+        return _reported(signal.outcome, attempt.credential)
     except asyncio.CancelledError:
         return uncertain(INTERRUPTED)
     except AmendsError as error:
         return uncertain(UNCLASSIFIED, error.code)
     except (Exception, SystemExit) as error:  # its text may carry secrets: only its type is kept
         return uncertain(UNCLASSIFIED, type(error).__name__)
-    return _reported(answer)
+    return _reported(answer, attempt.credential)
 
 
 async def enter_preview(connector: Connector, attempt: Attempt, timeout_ms: int) -> Outcome:
@@ -58,7 +59,7 @@ async def enter_preview(connector: Connector, attempt: Attempt, timeout_ms: int)
         async with asyncio.timeout(timeout_ms / 1000):
             answer: object = await connector.carry_out(attempt)
     except Signal as signal:
-        return _reported(signal.outcome)
+        return _reported(signal.outcome, attempt.credential)
     except TimeoutError:
         return uncertain(TIMEOUT)
     except asyncio.CancelledError:
@@ -67,7 +68,7 @@ async def enter_preview(connector: Connector, attempt: Attempt, timeout_ms: int)
         return uncertain(INTERRUPTED)
     except (Exception, SystemExit) as error:  # as above
         return uncertain(UNCLASSIFIED, type(error).__name__)
-    return _reported(answer)
+    return _reported(answer, attempt.credential)
 
 
 async def hand_over(connector: KeepsAccounts, ruling: HandRuling) -> ProviderOperation | None:
@@ -92,12 +93,13 @@ def _is_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-def _reported(answer: object) -> Outcome:
+def _reported(answer: object, credential: Credential | None) -> Outcome:
     """What was reported, if it is an outcome at all and can be read."""
     if not isinstance(answer, _OUTCOMES):
         return uncertain(INVALID)
     try:
-        return sound(answer)
+        told = sound(answer)
+        return told if credential is None else without_echo(told, credential.secret)
     except Exception:  # foreign objects may do anything when they are looked at
         return uncertain(INVALID)
 

@@ -11,7 +11,7 @@ from amends.receipts.chain import chain_of
 from amends.runtime.changes import Draft, until_written
 from amends.runtime.environment import Environment
 from amends.runtime.running import Running
-from amends.runtime.soundness import sound_cursor, sound_operation
+from amends.runtime.soundness import echoes_in, sound_cursor, sound_operation
 from amends.runtime.steps import record_step
 from amends.runtime.upkeep import due_of
 from amends.stores.port import Due, Lost, Stored
@@ -34,9 +34,13 @@ class Checkpoints:
         settled, in time or late.
 
         Raises `Conflict` (`transaction.provider_operation_conflict`) for a different reference,
-        and `Refused` (`transaction.checkpoint_refused`) once the attempt may not write any more.
+        and `Refused` (`transaction.checkpoint_refused`) once the attempt may not write any more,
+        and for a reference that holds the attempt's credential.
         """
         operation, cursor = sound_operation(operation), sound_cursor(cursor)
+        credential = running.call.credential
+        if credential is not None and echoes_in(operation, cursor, credential.secret):
+            raise coded("transaction.checkpoint_refused", {"reason": "credential"})
         running.unsaved = operation
         async with running.lock:
             running.unsaved = operation  # another one may have been written meanwhile

@@ -2,13 +2,15 @@
 
 A connector is foreign code, and an effect does not become undone because its report is odd. So an
 odd reference is kept in an escaped spelling, an odd error keeps its code or gets one, and odd
-details are left out; what they say of certainty is read before.
+details are left out; what they say of certainty is read before. A reference that holds the
+credential of the attempt is none: it would be stored, shown, and sent in the URL of a look-up.
 """
 
 import re
 from math import isfinite
 from typing import Final
 
+from msgspec import to_builtins
 from msgspec.structs import replace
 
 from amends.contracts import limits
@@ -30,6 +32,8 @@ from amends.contracts.outcomes import (
     Uncertain,
 )
 from amends.contracts.parsing import admit_value
+from amends.contracts.redaction import without_secret
+from amends.contracts.secrets import Secret
 from amends.transactions.readings import named_operation
 
 _CODE: Final = re.compile(r"[A-Za-z0-9_.:-]{1,128}", re.ASCII)
@@ -81,6 +85,31 @@ def sound(outcome: Outcome) -> Outcome:
         case NotFound():
             cursor = sound_cursor(outcome.cursor)
             return replace(outcome, voided=outcome.voided is True, cursor=cursor)
+
+
+def without_echo(outcome: Outcome, secret: Secret) -> Outcome:
+    """The same outcome without references and cursors in which the provider repeats a credential.
+
+    Of a sound outcome; its error's texts are left to the redactor.
+    """
+    changes: dict[str, object] = {}
+    if echoes_in(None, getattr(outcome, "cursor", None), secret):
+        changes["cursor"] = None
+    operation = getattr(outcome, "operation", None)
+    if operation is not None and echoes_in(operation, None, secret):
+        bare = replace(operation, request_id=None)
+        changes["operation"] = None if echoes_in(bare, None, secret) else bare
+        error = getattr(outcome, "error", None)
+        if error is not None:  # or the rules would read it there
+            details = {k: v for k, v in error.details.items() if k != "provider_operation"}
+            changes["error"] = replace(error, details=details)
+    return replace(outcome, **changes) if changes else outcome
+
+
+def echoes_in(operation: ProviderOperation | None, cursor: str | None, secret: Secret) -> bool:
+    """Whether a reference or a cursor holds a credential."""
+    said: list[Json] = [to_builtins(operation), cursor]
+    return without_secret(said, secret) != said
 
 
 def _named(outcome: NotApplied | Partial | Failure | Uncertain) -> ProviderOperation | None:

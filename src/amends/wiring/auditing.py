@@ -51,7 +51,7 @@ from amends.receipts.verify import FaultCode, Pin, verify_chain
 from amends.stores.port import Stored
 from amends.stores.surveys import ChainName, Logbook, Surveyed
 from amends.wiring.keys import KEY_SUFFIX, key_path, read_keys
-from amends.wiring.places import Place, beside
+from amends.wiring.places import Place, beside, is_file
 from amends.wiring.proving import ReadLog
 from amends.wiring.surveying import survey_of
 
@@ -65,7 +65,7 @@ Pins: TypeAlias = Callable[[ChainName, Sequence[Receipt]], tuple[Pin, ...]]
 def public_keys(store: Place) -> KeyRing:
     """The public keys of a store, as far as its key file is there."""
     path = key_path(beside(store))
-    return read_keys(path).ring if path.exists() else KeyRing()
+    return read_keys(path).ring if is_file(path) else KeyRing()
 
 
 def given_key(given: str) -> bytes:
@@ -74,20 +74,30 @@ def given_key(given: str) -> bytes:
     Raises `Misuse` (`key.not_given`).
     """
     raw = _unhexed(given)
+    if raw is not None:
+        return raw
     path = Path(given)
-    if raw is None and path.is_file():
-        if path.suffix == KEY_SUFFIX:
-            return read_keys(path).signer.public_key
-        raw = _unhexed(path.read_text("ascii", "replace").strip())
+    content = _content(path)
+    if path.suffix == KEY_SUFFIX:
+        return read_keys(path).signer.public_key
+    raw = _unhexed(content.decode("ascii", "replace").strip())
     if raw is None:
         raise _not_given()
     return raw
 
 
+def _content(path: Path) -> bytes:
+    """What a file holds that somebody named. Raises `Misuse` (`key.not_given`)."""
+    try:
+        return path.read_bytes()
+    except (OSError, ValueError) as error:
+        raise _not_given() from error
+
+
 def _not_given() -> Misuse:
     return Misuse(
         "key.not_given",
-        "This is no public key, and no file that holds one.",
+        "This is no public key, and no file that holds one and can be read.",
         next_step="Give 64 hex digits, a file with them, or one that amends keys export wrote.",
     )
 
@@ -103,11 +113,10 @@ def _unhexed(text: str) -> bytes | None:
 def given_keys(path: Path) -> KeyRing:
     """The keys of a JWK Set, as `amends keys export` writes it.
 
-    Raises `Misuse` (`key.not_given`) where there is no such file, and `Corrupt` (`keys.malformed`).
+    Raises `Misuse` (`key.not_given`) where no such file can be read, and `Corrupt`
+    (`keys.malformed`).
     """
-    if not path.is_file():
-        raise _not_given()
-    return read_key_set(path.read_bytes())
+    return read_key_set(_content(path))
 
 
 def identify(store: Place) -> tuple[str, int]:

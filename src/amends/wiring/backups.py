@@ -35,11 +35,14 @@ from amends.stores.sqlite.backup import (
     fresh_beside,
     give_name,
     make_plain,
+    occupied,
     orphans,
     renew_lineage,
 )
+from amends.stores.sqlite.failures import unwritable
 from amends.stores.sqlite.survey import BeyondIt, Survey
-from amends.wiring.keys import key_path, load_or_make_key, read_keys
+from amends.wiring.keys import key_path, load_or_make_key, read_keys, unavailable
+from amends.wiring.places import is_file
 from amends.wiring.quiet import open_quietly
 from amends.wiring.restored import RESTORED, Phase, Restored
 
@@ -56,25 +59,35 @@ class BackedUp(msgspec.Struct, frozen=True, kw_only=True):
 def make_backup(database: Path, target: Path, *, with_key: bool, phase: Phase) -> BackedUp:
     """Copy a store, while it is in use, to a new file, and its key to one beside it.
 
-    Both survive a crash when this returns. Raises as `back_up`, and `Unavailable`
-    (`backup.key_missing`).
+    Both survive a crash when this returns, and neither is there when it fails. Raises as `back_up`,
+    and `Unavailable` (`backup.key_missing`, `key.unavailable`).
     """
     key, beside = key_path(database), key_path(target)
-    if with_key and not key.exists():
-        raise Unavailable(
-            "backup.key_missing",
-            f"The key file {key.name} is not there, so it cannot be backed up.",
-            next_step="Put the key back, or make a backup without it.",
-        )
-    back_up(database, target, phase("Copying"))
-    if with_key:
-        _copy_key(key, beside)
+    with contextlib.ExitStack() as undo:
+        if with_key:  # first, so that no backup is ever there which lacks it
+            _write_key(_key_to_copy(key), beside)
+            undo.callback(beside.unlink, missing_ok=True)
+        back_up(database, target, phase("Copying"))
+        undo.pop_all()
     return BackedUp(
         lineage=check_whole(target),
         file=str(target),
         size=target.stat().st_size,
         key=str(beside) if with_key else None,
     )
+
+
+def _key_to_copy(key: Path) -> bytes:
+    if not is_file(key):
+        raise Unavailable(
+            "backup.key_missing",
+            f"The key file {key.name} is not there, so it cannot be backed up.",
+            next_step="Put the key back, or make a backup without it.",
+        )
+    try:
+        return key.read_bytes()
+    except OSError as error:
+        raise unavailable(key) from error
 
 
 def restore(source: Path, database: Path, *, replace: bool, phase: Phase) -> Restored:
@@ -86,7 +99,7 @@ def restore(source: Path, database: Path, *, replace: bool, phase: Phase) -> Res
     """
     from_lineage = _check_source(source, database)
     key = _choose_key(source, database)
-    if not database.exists():
+    if not is_file(database):
         _refuse_orphans(database)
         return _restore_into(source, database, None, key, from_lineage, phase)
     if not replace:
@@ -100,13 +113,13 @@ def restore(source: Path, database: Path, *, replace: bool, phase: Phase) -> Res
 
 
 def _check_source(source: Path, database: Path) -> str:
-    if not source.is_file():
+    if not is_file(source):
         raise Unavailable(
             "restore.no_backup",
-            f"There is no backup {source.name} in that folder.",
+            f"There is no backup {source.name} in that folder that this user can see.",
             next_step="Name a file that amends backup has written.",
         )
-    if database.exists() and source.samefile(database):
+    if is_file(database) and source.samefile(database):
         raise Misuse(
             "restore.same_file",
             "The backup and the store are the same file.",
@@ -116,7 +129,10 @@ def _check_source(source: Path, database: Path) -> str:
 
 
 def _refuse_orphans(database: Path) -> None:
-    left = orphans(database)
+    try:
+        left = orphans(database)
+    except OSError as error:
+        raise unwritable(database, error) from error
     if left:
         raise Misuse(
             "restore.side_files",
@@ -202,7 +218,7 @@ def _keep(database: Path, held: Held | None, own: bytes | None, phase: Phase) ->
 
 
 def _content_of(key: Path) -> bytes | None:
-    return key.read_bytes() if key.exists() else None
+    return _key_to_copy(key) if is_file(key) else None
 
 
 def _free_name(database: Path, now: datetime) -> Path:
@@ -216,7 +232,7 @@ def _choose_key(source: Path, database: Path) -> Path | None:
     (`restore.key_differs`) where backup and store have each their own.
     """
     came, there = key_path(source), key_path(database)
-    if came.exists() and there.exists():
+    if is_file(came) and is_file(there):
         ours, theirs = read_keys(there), read_keys(came)
         if theirs.signer.key_id not in ours.ring:
             if ours.signer.key_id in theirs.ring:
@@ -228,9 +244,9 @@ def _choose_key(source: Path, database: Path) -> Path | None:
                 next_step="Move the key that is not to be used elsewhere, then try again.",
             )
         return there
-    if there.exists():
+    if is_file(there):
         return there
-    return came if came.exists() else None
+    return came if is_file(came) else None
 
 
 def _put_key(key: Path | None, database: Path) -> Ed25519Signer:
@@ -243,22 +259,28 @@ def _put_key(key: Path | None, database: Path) -> Ed25519Signer:
 
 
 def _copy_key(key: Path, target: Path) -> None:
-    """Copy a key to a file that only its owner can read. Raises `Misuse`, `Corrupt`."""
-    _write_key(key.read_bytes(), target)
+    """Copy a key to a file that only its owner can read. Raises as its two halves."""
+    _write_key(_key_to_copy(key), target)
 
 
 def _write_key(content: bytes, target: Path) -> None:
-    """Raises `Misuse` (`backup.target_exists`)."""
+    """Raises `Misuse` (`backup.target_exists`) and `Unavailable` (`backup.target_unwritable`)."""
     try:
-        handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        _write_new(content, target)
     except FileExistsError:
-        raise Misuse(
-            "backup.target_exists",
-            f"There is a file {target.name} already, and it was left as it is.",
-            next_step="Name a file that does not exist yet.",
-        ) from None
-    with os.fdopen(handle, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+        raise occupied(target) from None
+    except OSError as error:
+        raise unwritable(target, error) from error
+
+
+def _write_new(content: bytes, target: Path) -> None:
+    handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError:
+        target.unlink(missing_ok=True)  # a part of a key is none
+        raise
     flush(target.parent)

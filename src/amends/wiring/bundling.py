@@ -22,8 +22,9 @@ from amends.receipts.checkpoint import Note
 from amends.receipts.keyset import jwk_of
 from amends.stores.rows import corrupt_receipt
 from amends.stores.sqlite.backup import fresh_beside, give_name
+from amends.stores.sqlite.failures import unwritable
 from amends.stores.surveys import ChainName, Logbook, Surveyed
-from amends.wiring.keys import key_path, read_keys
+from amends.wiring.keys import key_path, readable_keys
 from amends.wiring.places import Place, beside
 from amends.wiring.proving import ReadLog
 from amends.wiring.surveying import survey_of
@@ -46,13 +47,12 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def bundle_of(store: Place, chosen: Chosen, given: Sequence[Note] = ()) -> Iterator[bytes]:
-    """The lines of a bundle, all of one moment of the store; sealed with the store's key if there.
+    """The lines of a bundle, all of one moment of the store; sealed if this user can read the key.
 
     Raises `Refused` (`transaction.not_found`), `Corrupt` (`store.receipt_corrupt`), and as
     `ReadLog`.
     """
-    path = key_path(beside(store))
-    keys = read_keys(path) if path.exists() else None
+    keys = readable_keys(key_path(beside(store)))
     with survey_of(store) as survey, survey.logbook() as book:
         log = ReadLog(book, given)
         names = _names(survey, book, chosen)
@@ -115,9 +115,13 @@ def _line(survey: Surveyed, log: ReadLog, name: ChainName, *, whole: bool) -> Ch
 def write_bundle(target: Path, lines: Iterable[bytes]) -> None:
     """Write a bundle to a new file; it is whole and survives a crash when this returns.
 
-    Raises `Misuse` (`backup.target_exists`), `Unavailable`, and what making the lines raises.
+    Raises `Misuse` (`backup.target_exists`), `Unavailable` (`backup.target_unwritable`), and what
+    making the lines raises.
     """
     with fresh_beside(target) as made:
-        with made.open("wb") as file:
-            file.writelines(lines)
+        try:
+            with made.open("wb") as file:
+                file.writelines(lines)
+        except OSError as error:
+            raise unwritable(target, error) from error
         give_name(made, target)

@@ -22,7 +22,7 @@ from amends.stores.sqlite.connection import check_sqlite, connect, let_go
 from amends.stores.sqlite.survey import Survey, library_version
 from amends.wiring.contents import NAMED, Check, Level, Told, look_into
 from amends.wiring.keys import FileSigner, StoreSigner, key_path, leftovers
-from amends.wiring.places import OnServer, Place, beside
+from amends.wiring.places import OnServer, Place, beside, is_file
 from amends.wiring.surveying import survey_of
 from amends.wiring.taking_in import Looked, take_in
 
@@ -169,7 +169,7 @@ def _durability(database: Path) -> Check:
 
 def _key(place: Place) -> Iterator[tuple[Check, StoreSigner | None]]:
     path = key_path(beside(place))
-    if not path.exists():
+    if not is_file(path):
         yield _no_key(place, path), None
         return
     yield _mode("key file", path), None

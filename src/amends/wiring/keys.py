@@ -27,6 +27,7 @@ import msgspec
 from amends.contracts.errors import Corrupt, Refused, Unavailable
 from amends.receipts.keyset import Jwk, from_base64url, jwk_of, key_of, to_base64url
 from amends.receipts.signing import KEY_LENGTH, Ed25519Signer, KeyRing, PublishedKey, Signer
+from amends.wiring.places import is_file
 
 KEY_SUFFIX: Final = ".key"
 _NEXT_STEP: Final = "Put the key back from a backup; a new key cannot sign for the old one."
@@ -132,7 +133,7 @@ def load_or_make_key(path: Path) -> Ed25519Signer:
         if not path.exists():
             _make(path)
     except OSError as error:
-        raise _unavailable(path) from error
+        raise unavailable(path) from error
     return read_keys(path).signer
 
 
@@ -141,7 +142,7 @@ def read_keys(path: Path) -> StoreKeys:
     try:
         content = path.read_text("ascii")
     except (OSError, UnicodeDecodeError) as error:
-        raise _unavailable(path) from error
+        raise unavailable(path) from error
     with contextlib.suppress(ValueError, Corrupt, msgspec.MsgspecError):
         return _parsed(content)
     raise Corrupt(
@@ -150,6 +151,15 @@ def read_keys(path: Path) -> StoreKeys:
         details={"file": path.name},
         next_step=_NEXT_STEP,
     )
+
+
+def readable_keys(path: Path) -> StoreKeys | None:
+    """The keys of a store, for what can do without: none where this user may not read them.
+
+    Raises `Corrupt` (`key.corrupt`).
+    """
+    effective = os.access in os.supports_effective_ids
+    return read_keys(path) if os.access(path, os.R_OK, effective_ids=effective) else None
 
 
 def rotate_key(path: Path, now: datetime) -> StoreKeys:
@@ -191,7 +201,7 @@ def add_keys(path: Path, given: KeyRing, now: datetime) -> StoreKeys:
     Where there is no file, one is made with a key that follows the given ones. What is said of a
     key that is in the ring already stands. Durable when it returns. Raises as `load_or_make_key`.
     """
-    began = not path.exists()
+    began = not is_file(path)
     load_or_make_key(path)
     with _held(path):
         keys = read_keys(path)
@@ -259,7 +269,7 @@ def _held(path: Path) -> Iterator[None]:
         try:
             handle = os.open(path, os.O_RDONLY)
         except OSError as error:
-            raise _unavailable(path) from error
+            raise unavailable(path) from error
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)
             if (mark := _mark(path)) is not None and os.fstat(handle).st_ino == mark[0]:
@@ -284,7 +294,7 @@ def _replace(path: Path, keys: StoreKeys) -> None:
             own.replace(path)
         _flush(path.parent)
     except OSError as error:
-        raise _unavailable(path) from error
+        raise unavailable(path) from error
 
 
 @contextmanager
@@ -319,7 +329,8 @@ def _mark(path: Path | str) -> tuple[int, int, int] | None:
     return found.st_ino, found.st_mtime_ns, found.st_size
 
 
-def _unavailable(path: Path) -> Unavailable:
+def unavailable(path: Path) -> Unavailable:
+    """What a key file gets that cannot be read or made."""
     return Unavailable(
         "key.unavailable",
         "The keys that sign receipts cannot be read or made.",

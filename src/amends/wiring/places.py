@@ -64,13 +64,21 @@ def existing_database(url: str) -> Path:
     Raises `Misuse` (`store.no_file`, `store.url_unknown`) and `Unavailable` (`store.not_found`).
     """
     path = file_of(url)
-    if not path.is_file():
+    if not is_file(path):
         raise Unavailable(
             "store.not_found",
-            f"There is no store {path.name} in that folder.",
+            f"There is no store {path.name} in that folder that this user can see.",
             next_step="Check the store URL; a path in it is relative to the working directory.",
         )
     return path
+
+
+def is_file(path: Path) -> bool:
+    """Whether a file is there, as far as this user may look; a name that none can have is none."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
 
 
 class OnServer(msgspec.Struct, frozen=True):

@@ -25,7 +25,7 @@ from amends.receipts.log import leaf_or_none
 from amends.receipts.merkle import Tree
 from amends.receipts.proof import PROOF_FORMAT, Proof
 from amends.stores.surveys import ChainName, Logbook
-from amends.wiring.keys import key_path, read_keys
+from amends.wiring.keys import key_path, readable_keys
 from amends.wiring.places import Place, beside
 from amends.wiring.surveying import survey_of
 
@@ -123,8 +123,11 @@ def prove(
     Raises `Refused` (`transaction.not_found`), `Unavailable` (`checkpoint.none_yet`) where no
     checkpoint covers any of them, and as `ReadLog`.
     """
-    name, path = ChainName(tenant, chain_of(transaction_id)), key_path(beside(store))
-    keys = tuple(map(jwk_of, read_keys(path).ring.published)) if path.exists() else ()
+    name, known = (
+        ChainName(tenant, chain_of(transaction_id)),
+        readable_keys(key_path(beside(store))),
+    )
+    keys = () if known is None else tuple(map(jwk_of, known.published))
     with survey_of(store) as survey, survey.logbook() as book:
         log = ReadLog(book, given)
         if not log.places(name):

@@ -20,7 +20,7 @@ from amends.wiring.keys import key_path
 from amends.wiring.places import OnServer, beside
 from amends.wiring.quiet import engine_over
 from amends.wiring.restored import RESTORED, Phase, Restored
-from amends.wiring.shared_keys import appointed, missing
+from amends.wiring.shared_keys import appointed, is_here, missing
 
 
 def examine_server(place: OnServer) -> Iterator[Check]:
@@ -55,7 +55,7 @@ def go_on_after_restore(place: OnServer, phase: Phase) -> Restored:
             )
         tenants, from_lineage = survey.tenants, survey.lineage
         key = key_path(beside(place))
-        made = not key.exists()
+        made = not is_here(key)
         if made and survey.signers():
             raise missing(key)
     told = phase("Freezing")

@@ -17,7 +17,7 @@ from amends.contracts.errors import Unavailable
 from amends.receipts.signing import KeyRing
 from amends.wiring.drivers import open_place
 from amends.wiring.keys import FileSigner, key_path
-from amends.wiring.places import OnServer, Place, beside
+from amends.wiring.places import OnServer, Place, beside, is_file
 
 if TYPE_CHECKING:
     from amends.stores.postgres.store import PostgresStore
@@ -74,7 +74,7 @@ async def appointed(store: "PostgresStore", path: Path) -> FileSigner:
 
 def is_here(path: Path) -> bool:
     """Whether a key file is where it has to be."""
-    return path.exists()
+    return is_file(path)
 
 
 async def _first_signer(store: "PostgresStore") -> str | None:

@@ -587,3 +587,18 @@ def test_a_part_of_a_store_is_exported_by_time_and_tenant(filled: Shell) -> None
     assert exported("3.jsonl", "--until", before) == 0
     assert exported("4.jsonl", "--tenant", "default") == 2
     assert exported("5.jsonl", "--tenant", "elsewhere") == 0
+
+
+def test_a_bundle_that_the_disk_does_not_take_is_not_left_behind(
+    filled: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opens = Path.open
+
+    def full(self: Path, *how: Any, **more: Any) -> object:
+        return opens(Path("/dev/full") if ".all.jsonl." in self.name else self, *how, **more)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "open", full)
+        said = filled.json("export", "--all", "--out", "all.jsonl")
+    assert said.error == "backup.target_unwritable"
+    assert [one.name for one in filled.folder.iterdir() if "all.jsonl" in one.name] == []

@@ -40,11 +40,13 @@ def url(shell: Shell) -> str:
 
 
 @contextmanager
-def only_reading(shell: Shell, *, folder: int, file: int = 0o444) -> Iterator[None]:
+def only_reading(
+    shell: Shell, *, folder: int, file: int = 0o444, key: int = 0o444
+) -> Iterator[None]:
     """As a user who is not the owner, or, where tests run as one, without permission to write."""
     for one in shell.folder.iterdir():
         if one.name.startswith("amends.db"):
-            one.chmod(file)
+            one.chmod(key if one.suffix == ".key" else file)
     shell.folder.chmod(folder)
     is_root = os.geteuid() == 0
     if is_root:
@@ -68,6 +70,34 @@ def test_what_nobody_can_write_is_looked_at_and_left_as_it_is(shared: Shell) -> 
         assert (bundle.code, "txn_done" in bundle.out) == (exits.OK, True)
         assert shared.done("txn_new").error == "store.unavailable"
     assert shared.database.read_bytes() == before
+
+
+def test_who_may_not_read_the_key_exports_what_others_verify_with_their_keys(
+    shared: Shell,
+) -> None:
+    assert shared.json("keys", "export", "--out", "keys.json").code == exits.OK
+    assert shared.json("checkpoint").code == exits.OK
+    shared.folder.joinpath("keys.json").chmod(0o444)
+    assert shared("prove", "txn_done").code == exits.OK
+    with only_reading(shared, folder=0o555, key=0):
+        said = shared("export", "txn_done")
+        assert (said.code, "not sealed" in said.err) == (exits.OK, True)
+        assert shared("prove", "txn_done").code == exits.OK
+        kept = shared.json("verify", "--store", url(shared), "--keys", "keys.json")
+        assert (kept.code, kept.data["faults"]) == (exits.OK, [])
+        assert shared.json("verify", "--store", url(shared)).error == "key.unavailable"
+    (shared.folder / "bundle.jsonl").write_text(said.out)
+    assert shared.json("verify", "bundle.jsonl", "--keys", "keys.json").error == "bundle.unsealed"
+    assert shared.json("export", "txn_done", "--out", "own.jsonl").data["sealed"] is True
+
+
+def test_a_bundle_without_a_key_says_that_it_is_not_sealed(shared: Shell) -> None:
+    with only_reading(shared, folder=0o755, key=0):
+        pass
+    shared.database.with_name("amends.db.key").unlink()
+    said = shared.json("export", "txn_done", "--out", "bare.jsonl")
+    assert (said.data["sealed"], said.data["keys"]) == (False, [])
+    assert "not sealed" in said.err
 
 
 def test_a_log_that_lies_beside_the_file_is_read_with_it(shared: Shell) -> None:

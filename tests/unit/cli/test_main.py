@@ -1,5 +1,6 @@
 """The command line around the commands: help, errors, exit codes, one JSON document."""
 
+import io
 import json
 import re
 import subprocess
@@ -244,3 +245,23 @@ def test_a_reader_that_has_left_is_no_fault() -> None:
     assert process.stderr is not None
     assert process.stderr.read().count("\n") == 1
     process.stderr.close()
+
+
+@pytest.mark.parametrize("columns", ["0", "1", "7"])
+def test_help_is_printed_on_a_terminal_without_columns(
+    columns: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    for tokens in (("--help",), ("execute", "--help"), ("tx", "show", "--help")):
+        assert main.run(tokens) == exits.OK
+        assert "Usage" in capsys.readouterr().out
+
+
+def test_who_stops_reading_help_ends_it_as_any_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Gone(io.StringIO):
+        def write(self, _: str) -> int:
+            raise BrokenPipeError
+
+    monkeypatch.setattr(sys, "stdout", Gone())
+    with pytest.raises(BrokenPipeError):
+        main.run(["--help"])

@@ -26,6 +26,43 @@ HEAVY: Final = frozenset(
 )
 
 
+# ── files ──────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("told", "code"),
+    [
+        ("tx list --store sqlite:///{long}", "store.not_found"),
+        ("doctor --store sqlite:///{long}", "store.not_found"),
+        ("verify bundle --key {long}", "key.not_given"),
+        ("verify bundle --keys {long}", "key.not_given"),
+        ("verify bundle --keys .", "key.not_given"),
+        ("verify bundle --checkpoint {long}", "checkpoint.no_file"),
+        ("verify {long}", "verify.no_bundle"),
+        ("keys add {long}", "key.not_given"),
+        ("keys export --out {long}", "backup.target_unwritable"),
+        ("export txn_done --out {long}", "backup.target_unwritable"),
+        ("export txn_done --out none/bundle", "backup.target_unwritable"),
+        ("backup {long}", "backup.target_unwritable"),
+        ("backup none/backup", "backup.target_unwritable"),
+        ("restore {long} --yes", "restore.no_backup"),
+        ("restore backup --yes --store sqlite:///{long}", "backup.target_unwritable"),
+        ("policy check {long}", "policy.file_unreadable"),
+        ("tx list --principals {long}", "cli.principals_invalid"),
+        ("tx list --app {long}.toml", "connector.file_unreadable"),
+    ],
+)
+def test_a_file_that_no_folder_can_hold_is_a_mistake_of_the_caller(
+    shell: Shell, told: str, code: str
+) -> None:
+    assert shell.done("txn_done").code == 0
+    assert shell("backup", "backup").code == 0
+    Path("bundle").touch()
+    before = sorted(Path.cwd().iterdir())
+    assert shell.json(*told.replace("{long}", "n" * 300).split()).error == code
+    assert sorted(Path.cwd().iterdir()) == before
+
+
 # ── inputs ───────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -20,7 +20,8 @@ from amends.contracts.secrets import Credential, CredentialSource, Secret
 VARIABLE = "AMENDS_TEST_TOKEN"
 ANN = PrincipalRef(PrincipalId("ann"), PrincipalKind.USER)
 BAD = [
-    "tok-CANARY\n",
+    "tok-CANARY\n\n",
+    "tok-CANARY\r\n",
     "tok-CANARYü",
     "tok-CANARY\t",
     "CANARY\r\nX-Evil: 1",
@@ -77,6 +78,29 @@ def test_a_file_is_read_anew_each_time_and_may_be_missing(tmp_path: Path) -> Non
     assert _revealed(source) == "one"
     (tmp_path / "token").write_text("two")
     assert _revealed(source) == "two"
+
+
+def test_the_one_line_feed_that_an_editor_writes_is_no_part_of_a_credential(tmp_path: Path) -> None:
+    source = file_credentials(tmp_path / "token")
+    for value in ("one", "t" * CREDENTIAL_BYTES):
+        (tmp_path / "token").write_text(f"{value}\n")
+        assert _revealed(source) == value
+    for value in ("\n", "t" * CREDENTIAL_BYTES + "\nmore", "t" * CREDENTIAL_BYTES + "t\n", "\none"):
+        (tmp_path / "token").write_text(value)
+        assert _failure(source).code == "credential.invalid"
+
+
+@pytest.mark.case("SEC-03")
+def test_a_line_feed_elsewhere_than_in_a_file_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, "tok-CANARY\n")
+    credential = Credential(secret=Secret("tok-CANARY\n"))
+    for source in (
+        environment_credentials(VARIABLE),
+        callable_credentials(lambda *_about: credential),
+    ):
+        failure = _failure(source)
+        assert failure.code == "credential.invalid"
+        assert "CANARY" not in _rendered(failure)
 
 
 def test_a_file_that_cannot_be_read_is_not_taken_for_a_missing_one(tmp_path: Path) -> None:

@@ -7,14 +7,21 @@ import pytest
 from msgspec.structs import replace
 
 from amends.connectors import signals
+from amends.connectors.port import Attempt
 from amends.contracts.actions import TransactionRequest
 from amends.contracts.approval_policy import ApprovalPolicy
 from amends.contracts.declarations import CompensationContract, DataContract
 from amends.contracts.enums import CompensationMode, Handler, Mode, Status
 from amends.contracts.errors import AmendsError
-from amends.contracts.ids import CapabilityId
+from amends.contracts.ids import CapabilityId, ProviderOperationId
 from amends.contracts.json_types import Json
-from amends.contracts.outcomes import ErrorInfo, NotApplied
+from amends.contracts.outcomes import (
+    Applied,
+    ErrorInfo,
+    NotApplied,
+    ProviderOperation,
+    Uncertain,
+)
 from amends.contracts.secrets import Credential, Secret
 from amends.testing.invariants import canary_absent
 from amends.testing.refusals import refused_with
@@ -212,6 +219,55 @@ async def test_a_credential_that_a_provider_echoes_is_taken_out_of_what_is_kept(
         }
         assert seen.status == "planned"
         assert canary_absent(CANARY, repr((made, plan, done, seen)), repr(desk.seen[0].call)) == []
+    assert canary_absent(CANARY, *files_of(database)) == []
+
+
+@pytest.mark.rule("RD-2")
+@pytest.mark.case("SEC-03")
+async def test_a_credential_in_a_reference_or_a_cursor_is_not_kept_and_not_sent_in_a_look_up(
+    tmp_path: Path,
+) -> None:
+    """A provider that repeats it as the id of what it made; the effect is there all the same."""
+    database = tmp_path / "amends.db"
+
+    class Vault:
+        def credential(self, *_: object) -> Credential:
+            return Credential(secret=Secret(CANARY))
+
+    def by(operation_id: str, request_id: str | None = None) -> ProviderOperation:
+        return ProviderOperation("desk", ProviderOperationId(operation_id), request_id)
+
+    refused: list[str] = []
+
+    async def notes(attempt: Attempt) -> object:
+        for given in ((f"op {CANARY}", None, None), ("op_1", CANARY, None), ("op_1", None, CANARY)):
+            with pytest.raises(AmendsError) as caught:
+                await attempt.checkpoint("desk", given[0], request_id=given[1], cursor=given[2])
+            refused.append(caught.value.code)
+        await attempt.checkpoint("desk", "op_1")
+        return {}
+
+    unsure = ErrorInfo(
+        code="no", details={"provider_operation": {"provider": "d", "operation_id": CANARY}}
+    )
+    desk = Desk(
+        [
+            Applied(output={}, operation=by(CANARY)),
+            Applied(output={}, operation=by("op_1", f"for {CANARY}")),
+            notes,
+            Uncertain(error=unsure, cursor=f"after {CANARY}"),
+        ],
+    )
+    async with Workbench(served=[desk.served()], file=database, credentials=Vault()) as bench:
+        bare = await ask(bench, action(transaction="txn_1"))
+        cut = await ask(bench, action(transaction="txn_2"))
+        noted = await ask(bench, action(transaction="txn_3"))
+        unknown = await ask(bench, action(transaction="txn_4"))
+        assert (bare.status, bare.provider_operation) == ("committed", None)
+        assert cut.provider_operation == noted.provider_operation == by("op_1")
+        assert refused == ["transaction.checkpoint_refused"] * 3
+        assert (unknown.status, unknown.provider_operation) == ("outcome_unknown", None)
+        assert canary_absent(CANARY, repr((bare, cut, noted, unknown))) == []
     assert canary_absent(CANARY, *files_of(database)) == []
 
 

@@ -146,8 +146,9 @@ async def test_a_backup_of_a_damaged_store_is_refused_and_leaves_nothing(
 
 async def test_a_backup_into_a_folder_that_is_not_there_is_refused(path: Path, out: Path) -> None:
     await fill(path, "1")
-    with refused_with("store.unavailable"):
-        back_up(path, out / "none" / "b.db", untold)
+    for name in ("none/b.db", "b" * 300):
+        with refused_with("backup.target_unwritable"):
+            back_up(path, out / name, untold)
 
 
 async def test_a_disk_without_hard_links_is_named(
@@ -158,7 +159,7 @@ async def test_a_disk_without_hard_links_is_named(
 
     monkeypatch.setattr(Path, "hardlink_to", refuses)
     await fill(path, "1")
-    with refused_with("store.unavailable"):
+    with refused_with("backup.target_unwritable"):
         back_up(path, out / "b.db", untold)
     assert beside(out / "b.db") == set()
 

@@ -1,5 +1,7 @@
 """Backups and what becomes of one: another store, frozen, with nothing of the old one lost."""
 
+import errno
+import os
 import stat
 from pathlib import Path
 
@@ -98,6 +100,27 @@ def test_a_key_that_lies_there_is_not_written_over(store: Path, tmp_path: Path) 
     with refused_with("backup.target_exists"):
         make_backup(store, tmp_path / "b.db", with_key=True, phase=quiet)
     assert (tmp_path / "b.db.key").read_text() == "mine"
+    assert not (tmp_path / "b.db").exists()
+
+
+def test_a_key_whose_store_cannot_be_copied_is_not_left_behind(store: Path, tmp_path: Path) -> None:
+    (tmp_path / "b.db").write_text("mine")
+    with refused_with("backup.target_exists"):
+        make_backup(store, tmp_path / "b.db", with_key=True, phase=quiet)
+    assert not (tmp_path / "b.db.key").exists()
+
+
+def test_a_key_that_the_disk_takes_in_part_only_is_not_left_behind(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with refused_with("backup.target_unwritable"):
+        make_backup(store, tmp_path / "b.db", with_key=True, phase=quiet)
+    assert not (tmp_path / "b.db").exists()
+    assert not (tmp_path / "b.db.key").exists()
 
 
 # ── restoring ────────────────────────────────────────────────────────────────────────────────────

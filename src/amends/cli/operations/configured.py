@@ -15,6 +15,7 @@ from amends.cli.paper import counted
 from amends.contracts.errors import AmendsError
 from amends.wiring.contents import Check, Level
 from amends.wiring.opening import Settings
+from amends.wiring.places import is_file
 
 _WRITABLE_BY_OTHERS: Final = 0o022
 
@@ -63,7 +64,7 @@ def _ruled(policy: Path) -> str:
 
 def _unguarded(policy: Path) -> Iterator[Check]:
     """A warning where others can write the rules, since these decide what is allowed."""
-    if os.name == "posix" and policy.exists() and policy.stat().st_mode & _WRITABLE_BY_OTHERS:
+    if os.name == "posix" and is_file(policy) and policy.stat().st_mode & _WRITABLE_BY_OTHERS:
         yield Check(
             name="policy",
             level=Level.WARN,

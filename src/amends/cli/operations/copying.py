@@ -74,7 +74,7 @@ def restore(
     from amends.cli.answers import Answer, give
     from amends.cli.operations.progress import phases
     from amends.wiring import backups
-    from amends.wiring.places import OnServer, file_of, is_on_a_server
+    from amends.wiring.places import OnServer, file_of, is_file, is_on_a_server
 
     if file is None and is_on_a_server(place.store):
         from amends.wiring.server_upkeep import go_on_after_restore
@@ -84,7 +84,7 @@ def restore(
             done = go_on_after_restore(OnServer(place.store), phase)
     else:
         database, source = file_of(place.store), _named(file)
-        _ask(exists=database.exists(), yes=yes)
+        _ask(exists=is_file(database), yes=yes)
         with phases() as phase:
             done = backups.restore(source, database, replace=True, phase=phase)
     answer = Answer(data=_document(done), tell=lambda paper: _tell(paper, done))

@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     from amends.contracts.json_types import JsonObject
     from amends.wiring.bundling import Chosen
 
+_UNSEALED = (
+    "The bundle is not sealed and brings no keys, since this user cannot read the key beside the"
+    " store: amends verify needs --keys, and will say so."
+)
+
 
 def export(
     *transactions: Annotated[str, Parameter(help="The transactions' ids.")],
@@ -46,7 +51,7 @@ def export(
 
     from amends.cli.answers import Answer, give
     from amends.cli.operations.progress import phases
-    from amends.cli.paper import clean
+    from amends.cli.paper import clean, notes
     from amends.wiring.bundling import bundle_of, count_chosen, write_bundle
     from amends.wiring.places import existing_place
     from amends.wiring.proving import read_note_file
@@ -59,9 +64,14 @@ def export(
         counted = Counted(count_chosen(store, chosen), phase("Exporting"))
         lines = counted.of(bundle_of(store, chosen, given))
         if out is None:
-            return _written(lines)
-        write_bundle(out.absolute(), lines)
+            code = _written(lines)
+        else:
+            write_bundle(out.absolute(), lines)
     told = counted.told()
+    if not told["sealed"]:
+        notes().line(_UNSEALED)
+    if out is None:
+        return code
     says = f"Written to {out}. Chains: {told['chains']}, receipts: {told['receipts']}."
     answer = Answer(
         data={"file": str(out), **told},
@@ -116,6 +126,7 @@ class Counted:
             "checkpoints": len(first.get("checkpoints", ())),
             "chains": last["chains"],
             "receipts": last["receipts"],
+            "sealed": "signature" in last,
         }
 
 

@@ -28,7 +28,7 @@ from amends.contracts.errors import Conflict, Misuse
 from amends.contracts.ids import uuid7_hex
 from amends.stores.rows import to_micros
 from amends.stores.sqlite.connection import BUSY_MS, let_go
-from amends.stores.sqlite.failures import unopenable
+from amends.stores.sqlite.failures import unopenable, unwritable
 from amends.stores.sqlite.survey import Survey, damaged
 
 Told: TypeAlias = Callable[[int, int], None]
@@ -43,11 +43,11 @@ _PATIENCE_MS: Final = 500
 def back_up(path: Path, target: Path, told: Told) -> None:
     """Copy a store as it stands now to a new file, while others go on with it.
 
-    When this returns the copy is whole and survives a crash. Raises `Misuse`
-    (`backup.target_exists`), `Unavailable` as opening a store does, and `Corrupt`
-    (`store.file_damaged`) for a store whose copy is not whole; nothing is left behind then.
+    When this returns the copy is whole and survives a crash. Raises as `require_absent` and
+    `fresh_beside`, `Unavailable` as opening a store does, and `Corrupt` (`store.file_damaged`) for
+    a store whose copy is not whole; nothing is left behind then.
     """
-    _require_absent(target)
+    require_absent(target)
     with fresh_beside(target) as copy:
         copy_into(path, copy, told)
         give_name(copy, target)
@@ -97,12 +97,15 @@ def renew_lineage(path: Path, now: datetime) -> str:
 
 @contextmanager
 def fresh_beside(target: Path) -> Iterator[Path]:
-    """An empty file that only its owner can read, in the folder of another; gone with the block."""
+    """An empty file that only its owner can read, in the folder of another; gone with the block.
+
+    Raises `Unavailable` (`backup.target_unwritable`).
+    """
     path = target.with_name(f".{target.name}.{os.getpid()}.{secrets.token_hex(4)}")
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     except OSError as error:
-        raise unopenable(target, error) from error
+        raise unwritable(target, error) from error
     try:
         yield path
     finally:
@@ -114,16 +117,16 @@ def fresh_beside(target: Path) -> Iterator[Path]:
 def give_name(path: Path, name: Path) -> None:
     """Let a file that is finished be found under its name, unless something is there.
 
-    Raises `Misuse` (`backup.target_exists`).
+    Raises `Misuse` (`backup.target_exists`) and `Unavailable` (`backup.target_unwritable`).
     """
-    flush(path)
     try:
+        flush(path)
         name.hardlink_to(path)
+        flush(name.parent)
     except FileExistsError:
-        raise _exists(name) from None
+        raise occupied(name) from None
     except OSError as error:
-        raise unopenable(name, error) from error
-    flush(name.parent)
+        raise unwritable(name, error) from error
 
 
 def flush(path: Path) -> None:
@@ -185,7 +188,7 @@ class Held:
 
     def keep_as(self, target: Path, told: Told) -> None:
         """Copy what the file holds now. Raises as `back_up`."""
-        _require_absent(target)
+        require_absent(target)
         with fresh_beside(target) as copy:
             _copy(self._connection, copy, told)
             give_name(copy, target)
@@ -210,6 +213,8 @@ def _copy(source: apsw.Connection, target: Path, told: Told) -> None:
     connection = _open(target)
     try:
         _copy_pages(source, connection, told)
+    except apsw.FullError as error:
+        raise unwritable(target, error) from error
     except apsw.Error as error:
         raise unopenable(target, error) from error
     finally:
@@ -233,12 +238,20 @@ def _open(path: Path, patience_ms: int = BUSY_MS) -> apsw.Connection:
     return connection
 
 
-def _require_absent(target: Path) -> None:
-    if target.exists():
-        raise _exists(target)
+def require_absent(target: Path) -> None:
+    """Look that nothing is there yet.
+
+    Raises `Misuse` (`backup.target_exists`) and `Unavailable` (`backup.target_unwritable`).
+    """
+    try:
+        if target.exists():
+            raise occupied(target)
+    except OSError as error:
+        raise unwritable(target, error) from error
 
 
-def _exists(target: Path) -> Misuse:
+def occupied(target: Path) -> Misuse:
+    """What a file gets that was to be new and is there."""
     return Misuse(
         "backup.target_exists",
         f"There is a file {target.name} already, and it was left as it is.",

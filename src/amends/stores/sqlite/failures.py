@@ -81,12 +81,27 @@ class Health:
         return self.poison
 
 
+_NAME_SHOWN: Final = 255
+"""Longer names no file can have."""
+
+
 def unopenable(path: Path, error: BaseException) -> Unavailable:
     """What a path that cannot be opened gets; there is no falling back to anything weaker."""
     failure = Failure(
         "store.unavailable",
         f"The store {path.name} cannot be opened: {_reason(error)}.",
         "Check that the folder exists, is writable and has space, and that the path names a file.",
+        error,
+    )
+    return failure.exception()
+
+
+def unwritable(path: Path, error: BaseException) -> Unavailable:
+    """What a new file beside a store gets, such as a backup, that cannot be written."""
+    failure = Failure(
+        "backup.target_unwritable",
+        f"The file {path.name[:_NAME_SHOWN]} cannot be written: {_reason(error)}.",
+        "Name a file in a folder that this user can write, on a disk with space and hard links.",
         error,
     )
     return failure.exception()
