@@ -21,7 +21,7 @@ from pathlib import Path
 
 import msgspec
 
-from amends.contracts.errors import Conflict, Misuse, Unavailable
+from amends.contracts.errors import Conflict, Corrupt, Misuse, Unavailable
 from amends.receipts.signing import Ed25519Signer
 from amends.recovery.freezing import Freezer, Frozen
 from amends.stores.rows import system_clock
@@ -144,8 +144,8 @@ def _refuse_orphans(database: Path) -> None:
 def _held(database: Path) -> Held:
     try:
         return Held(database)
-    except Unavailable as error:
-        raise Unavailable(
+    except (Unavailable, Corrupt) as error:
+        raise type(error)(
             error.code,
             error.message,
             details=error.details,

@@ -270,6 +270,28 @@ async def test_a_file_that_is_no_database_is_refused_and_left_as_it_is(
     assert "not a SQLite database" in error.message
 
 
+async def test_a_store_that_is_damaged_is_told_from_one_that_cannot_be_reached(path: Path) -> None:
+    store = await open_sqlite(path)
+    await store.close()
+    content = _torn(path)
+    error = await error_of(open_sqlite(path))
+    assert (type(error), error.code) == (Corrupt, "store.file_damaged")
+    assert "restore a backup" in error.next_step
+    assert _content(path) == content
+
+
+def _torn(path: Path) -> bytes:
+    content = bytearray(path.read_bytes())
+    for page in range(4096, len(content), 4096):
+        content[page : page + 64] = b"\xff" * 64
+    path.write_bytes(content)
+    return bytes(content)
+
+
+def _content(path: Path) -> bytes:
+    return path.read_bytes()
+
+
 @pytest.mark.fault(43)
 @pytest.mark.case("VER-01")
 async def test_a_store_of_a_later_version_is_refused_and_left_as_it_is(path: Path) -> None:

@@ -11,8 +11,9 @@ from amends.receipts.signing import Ed25519Signer
 from amends.stores.port import Append, Insert, Replace, Stored, Unreadable
 from amends.stores.sqlite import survey as surveying
 from amends.stores.sqlite.connection import PAGE_BYTES
+from amends.stores.sqlite.failures import damaged
 from amends.stores.sqlite.migrations import MIGRATIONS
-from amends.stores.sqlite.survey import Survey, damaged
+from amends.stores.sqlite.survey import Survey
 from amends.stores.surveys import ChainName
 from amends.testing.refusals import refused_with
 from amends.testing.store_bench import SqliteBench

@@ -15,6 +15,7 @@ from amends.contracts.ids import Fence, TransactionId
 from amends.runtime.heard import Heard
 from amends.stores.rows import system_clock
 from amends.stores.sqlite import survey as surveying
+from amends.stores.sqlite.failures import damaged
 from amends.testing.builders import OPERATION
 from amends.transactions.settlement import NO_OUTPUT, Certainty, Reading
 from amends.wiring import health
@@ -333,7 +334,7 @@ def test_damage_that_is_met_on_the_way_ends_the_walk(
     store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def breaks(*_: object) -> object:
-        raise surveying.damaged(store, "CorruptError")
+        raise damaged(store, "CorruptError")
 
     monkeypatch.setattr(surveying.Survey, "documents", breaks)
     assert "store.file_damaged" in troubles(store)["rows"].says

@@ -28,8 +28,8 @@ from amends.contracts.errors import Conflict, Misuse
 from amends.contracts.ids import uuid7_hex
 from amends.stores.rows import to_micros
 from amends.stores.sqlite.connection import BUSY_MS, let_go
-from amends.stores.sqlite.failures import unopenable, unwritable
-from amends.stores.sqlite.survey import Survey, damaged
+from amends.stores.sqlite.failures import damaged, unopenable, unwritable
+from amends.stores.sqlite.survey import Survey
 
 Told: TypeAlias = Callable[[int, int], None]
 """Called as a copy goes on, with pages done and pages in all."""

@@ -18,7 +18,7 @@ from typing import Final
 import apsw
 import msgspec
 
-from amends.contracts.errors import Misuse, Unavailable
+from amends.contracts.errors import Corrupt, Misuse, Unavailable
 from amends.contracts.json_types import Json
 
 BUSY: Final = "store.busy"
@@ -81,12 +81,27 @@ class Health:
         return self.poison
 
 
+def damaged(path: Path, said: str) -> Corrupt:
+    """What a question gets that meets a damaged page; `said` is what SQLite said, in one line."""
+    return Corrupt(
+        "store.file_damaged",
+        f"The file {path.name} is damaged. SQLite says: {said}.",
+        details={"file": path.name},
+        next_step="Stop whatever uses it, keep the files as they are, and restore a backup.",
+    )
+
+
 _NAME_SHOWN: Final = 255
 """Longer names no file can have."""
 
 
-def unopenable(path: Path, error: BaseException) -> Unavailable:
-    """What a path that cannot be opened gets; there is no falling back to anything weaker."""
+def unopenable(path: Path, error: BaseException) -> Unavailable | Corrupt:
+    """What a path that cannot be opened gets; there is no falling back to anything weaker.
+
+    A store that is damaged is told from one that cannot be reached, which may be asked again.
+    """
+    if isinstance(error, apsw.CorruptError):
+        return damaged(path, type(error).__name__)
     failure = Failure(
         "store.unavailable",
         f"The store {path.name} cannot be opened: {_reason(error)}.",
@@ -160,7 +175,6 @@ def _reason(error: BaseException) -> str:
 _WORDS: Final[Mapping[type[BaseException], str]] = MappingProxyType(
     {
         apsw.NotADBError: "it is not a SQLite database",
-        apsw.CorruptError: "it is damaged",
         apsw.CantOpenError: "it, or one of the files beside it, cannot be opened",
         apsw.ReadOnlyError: "it cannot be written",
         apsw.BusyError: "another process held it for too long",

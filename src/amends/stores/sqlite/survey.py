@@ -23,7 +23,7 @@ from amends.stores.rows import show_row, system_clock
 from amends.stores.schema_steps import Migration
 from amends.stores.shapes import shape_of
 from amends.stores.sqlite.connection import let_go
-from amends.stores.sqlite.failures import unopenable
+from amends.stores.sqlite.failures import damaged, unopenable
 from amends.stores.sqlite.logbook import FileLogbook
 from amends.stores.sqlite.looking import look
 from amends.stores.sqlite.migrations import missing_steps
@@ -87,8 +87,6 @@ class Survey:
         except BaseException as error:
             if connection is not None:
                 let_go(connection)
-            if isinstance(error, apsw.CorruptError):
-                raise damaged(path, type(error).__name__) from error
             if isinstance(error, apsw.Error):
                 raise unopenable(path, error) from error
             raise
@@ -205,16 +203,6 @@ class Survey:
             raise damaged(self._path, type(error).__name__) from error
         except apsw.Error as error:
             raise unopenable(self._path, error) from error
-
-
-def damaged(path: Path, said: str) -> Corrupt:
-    """What a question gets that meets a damaged page; `said` is what SQLite said, in one line."""
-    return Corrupt(
-        "store.file_damaged",
-        f"The file {path.name} is damaged. SQLite says: {said}.",
-        details={"file": path.name},
-        next_step="Stop whatever uses it, keep the files as they are, and restore a backup.",
-    )
 
 
 def library_version() -> str:
