@@ -10,7 +10,7 @@ it: it begins anew.
 | the look-up shows | is told as |
 |---|---|
 | our object | what its state says |
-| an object with our key or id that does not agree, or two of them | uncertain |
+| an object with our key or id that does not agree, or two of them on one page | uncertain |
 | no object, or the end of the whole list | not found |
 | that it is gone (410) | uncertain: it was there once |
 | anything that cannot be read, or a part of the list | uncertain, with a cursor |
