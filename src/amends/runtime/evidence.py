@@ -33,8 +33,9 @@ from amends.contracts.principals import Caller
 from amends.runtime.changes import until_written
 from amends.runtime.engine import Engine
 from amends.runtime.heard import Heard
+from amends.runtime.pages import readable
 from amends.runtime.soundness import sound
-from amends.stores.port import ChangeSet, Insert, Lost, Stored
+from amends.stores.port import ChangeSet, Insert, Lost
 from amends.transactions.hashing import transaction_of_key
 from amends.transactions.outputs import store_output
 from amends.transactions.settlement import NO_OUTPUT, StoredOutput, read_outcome
@@ -100,11 +101,9 @@ class EvidenceDesk:
                 return found.document
         if event.operation_id is None:
             return None
-        page = await self._store.list(
-            TransactionRecord, tenant, where={"operation_id": event.operation_id}, limit=2
-        )
-        known = [item.document for item in page.items if isinstance(item, Stored)]
-        same = [one for one in known if _provider_of(one) == event.provider]
+        where = {"operation_id": event.operation_id}
+        known = readable(self._store, TransactionRecord, tenant, where)
+        same = [one async for one in known if _provider_of(one) == event.provider]
         return same[0] if len(same) == 1 else None
 
     async def _keep_unclaimed(self, caller: Caller, event: ProviderEvent) -> Taken:

@@ -21,6 +21,7 @@ from amends.contracts.redaction import kept_text
 from amends.receipts.chain import chain_of
 from amends.runtime.changes import Draft, until_written
 from amends.runtime.engine import Engine
+from amends.runtime.pages import every
 from amends.runtime.steps import action_step, record_step
 from amends.runtime.texts import check_text, hides_texts
 from amends.stores.port import Lost, Page, Stored
@@ -93,13 +94,10 @@ class Holds:
         record = await self._store.get(TransactionRecord, caller.tenant, id_)
         if record is not None:
             return record
-        page = await self._store.list(
-            ActionDocument, caller.tenant, where={"transaction_id": id_}, limit=1
-        )
-        found = next((one for one in page.items if isinstance(one, Stored)), None)
-        if found is None:
-            raise coded("transaction.not_found")
-        return found
+        async for one in every(self._store, ActionDocument, caller.tenant, {"transaction_id": id_}):
+            if isinstance(one, Stored):
+                return one
+        raise coded("transaction.not_found")
 
     async def _hides(self, about: TransactionRecord | ActionDocument) -> bool:
         """Whether the reason is kept as its hash only, as every text beside this transaction."""

@@ -29,3 +29,15 @@ async def every(
         after = page.next
         if after is None:
             return
+
+
+async def readable(
+    store: Store,
+    type_: type[D],
+    tenant: TenantId,
+    where: Mapping[str, str] | None = None,
+) -> AsyncIterator[D]:
+    """Those of `every` that can be read, for whoever looks for one that may be there."""
+    async for item in every(store, type_, tenant, where):
+        if isinstance(item, Stored):
+            yield item.document

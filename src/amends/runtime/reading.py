@@ -37,6 +37,7 @@ from amends.receipts.chain import chain_of
 from amends.runtime.contradicting import any_open, corrections_of, page_by_evidence
 from amends.runtime.delegating import Delegating
 from amends.runtime.engine import Engine
+from amends.runtime.pages import readable
 from amends.stores.port import Page, Stored
 from amends.transactions.projection import contradicted, project
 
@@ -128,11 +129,11 @@ class Reading:
 
     async def _waiting(self, caller: Caller, transaction_id: str) -> ActionDocument | None:
         """The newest readable action of a transaction that has no record yet."""
-        page = await self._store.list(
-            ActionDocument, caller.tenant, where={"transaction_id": transaction_id}
-        )
-        actions = (item.document for item in page.items if isinstance(item, Stored))
-        return next((one for one in actions if _may_read(caller, one.principal)), None)
+        where = {"transaction_id": transaction_id}
+        async for one in readable(self._store, ActionDocument, caller.tenant, where):
+            if _may_read(caller, one.principal):
+                return one
+        return None
 
     async def _action(self, tenant: TenantId, action_id: ActionId) -> ActionDocument | None:
         found = await self._store.get(ActionDocument, tenant, action_id)
@@ -192,8 +193,9 @@ class Reading:
         if record is None or record.status is not Status.PLANNED:
             return None
         where = {"transaction_id": record.transaction_id, "status": ApprovalStatus.PENDING.value}
-        page = await self._store.list(ApprovalRequest, record.tenant, where=where)
-        return next((item.document for item in page.items if isinstance(item, Stored)), None)
+        async for one in readable(self._store, ApprovalRequest, record.tenant, where):
+            return one
+        return None
 
     async def _hold(self, action: ActionDocument) -> LegalHold | None:
         """The hold that is on the transaction, or that was."""
@@ -211,11 +213,18 @@ class Reading:
         return tuple(read)
 
     async def refusals(self, caller: Caller, action_id: ActionId | None) -> tuple[Refusal, ...]:
-        """The caller's requests that were refused before acceptance, newest first."""
+        """The newest of the caller's requests that were refused before acceptance, a page of them.
+
+        However many of others are newer, they hide none of the caller's own.
+        """
         where = {} if action_id is None else {"action_id": action_id}
-        page = await self._store.list(Refusal, caller.tenant, where=where)
-        entries = tuple(item.document for item in page.items if isinstance(item, Stored))
-        return tuple(one for one in entries if _may_read(caller, one.principal))
+        entries: list[Refusal] = []
+        async for one in readable(self._store, Refusal, caller.tenant, where):
+            if _may_read(caller, one.principal):
+                entries.append(one)
+            if len(entries) == limits.PAGE_SIZE:
+                break
+        return tuple(entries)
 
     async def approvals(
         self,

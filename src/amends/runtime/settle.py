@@ -41,10 +41,11 @@ from amends.runtime.acceptance import Acceptance
 from amends.runtime.changes import ROUNDS, Draft, until_written
 from amends.runtime.environment import Environment
 from amends.runtime.heard import Heard
+from amends.runtime.pages import readable
 from amends.runtime.running import Running
 from amends.runtime.steps import record_step
 from amends.runtime.upkeep import due_of
-from amends.stores.port import Due, Lost, Stored
+from amends.stores.port import Due, Lost
 from amends.transactions.compensation import freeze_slots, release_slot
 from amends.transactions.late import take_late
 from amends.transactions.outputs import store_output
@@ -266,13 +267,11 @@ class Settle:
         """Whether the same event was taken as a correction before."""
         if evidence.event is None:
             return False
-        page = await self._environment.store.list(
-            Correction, record.tenant, where={"transaction_id": record.transaction_id}
-        )
-        return any(
-            isinstance(item, Stored) and item.document.evidence.event == evidence.event
-            for item in page.items
-        )
+        store, where = self._environment.store, {"transaction_id": record.transaction_id}
+        async for known in readable(store, Correction, record.tenant, where):
+            if known.evidence.event == evidence.event:
+                return True
+        return False
 
     async def _move_late(
         self,
