@@ -11,9 +11,12 @@ from amends.app.amends import Amends
 from amends.cli import exits
 from amends.contracts.errors import Unavailable
 from amends.stores.postgres.survey import PostgresSurvey
+from amends.stores.rows import system_clock
 from amends.testing.postgres_server import Database, PostgresServer
 from amends.testing.refusals import refused_with
 from amends.testing.workbench import CHARGE
+from amends.wiring.keys import rotate_key
+from amends.wiring.shared_keys import SharedSigner
 from tests.unit.cli.shell import Shell
 from tests.unit.runtime.desk import Desk
 from tests.unit.wiring.store_files import ORDER
@@ -125,6 +128,52 @@ def test_after_a_rotation_a_replica_starts_only_with_the_new_key(
     assert asyncio.run(machines.charge("b", "txn_3")) == "committed"
     assert len(machines.signers()) == 2
     assert shell.json("verify", "--store", machines.url("b")).code == exits.OK
+
+
+async def test_a_replica_that_runs_begins_nothing_after_a_rotation_until_it_has_the_new_key(
+    machines: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("amends.wiring.shared_keys.ASKED_EVERY_S", 0.01)
+    await machines.charge("a", "txn_1")
+    machines.copy_key("a", "b")
+    async with Amends.open(machines.url("b"), [Desk().served()], recover=False) as amends:
+        await amends.execute(CHARGE, ORDER, transaction_id="txn_2")
+        rotate_key(machines.key("a"), system_clock())
+        await machines.charge("a", "txn_3")
+        with refused_with("key.missing"):
+            for _ in range(500):
+                await amends.plan(CHARGE, ORDER)
+                await asyncio.sleep(0.01)
+        with refused_with("key.missing"):
+            await amends.execute(CHARGE, ORDER)
+        machines.copy_key("a", "b")
+        done = await amends.execute(CHARGE, ORDER, transaction_id="txn_4")
+        assert done.status == "committed"
+    assert len(await asyncio.to_thread(machines.signers)) == 2
+
+
+async def test_an_attempt_under_way_is_settled_under_the_key_that_was_replaced_meanwhile(
+    machines: Machines,
+) -> None:
+    await machines.charge("a", "txn_1")
+    machines.copy_key("a", "b")
+    signers: list[SharedSigner] = []
+
+    async def rotated(_: object) -> object:
+        rotate_key(machines.key("a"), system_clock())
+        await machines.charge("a", "txn_3")
+        await signers[0].ask()
+        return {"id": "op_1"}
+
+    desk = Desk([rotated])
+    async with Amends.open(machines.url("b"), [desk.served()], recover=False) as amends:
+        assert amends._runtime is not None
+        assert isinstance(amends._runtime.signer, SharedSigner)
+        signers.append(amends._runtime.signer)
+        done = await amends.execute(CHARGE, ORDER, transaction_id="txn_2")
+        assert done.status == "committed"
+        with refused_with("key.missing"):
+            await amends.execute(CHARGE, ORDER, transaction_id="txn_4")
 
 
 def test_where_the_key_is_lost_another_one_follows_it_only_if_somebody_says_so(

@@ -107,6 +107,8 @@ class Engine:
     def _check_open(self) -> None:
         if self._closed:
             raise coded("runtime.closed")
+        if self.environment.ready is not None:
+            self.environment.ready()
 
     def stop_taking(self) -> None:
         """Take no new work from now on; what was begun goes on. Signal handlers may call it."""

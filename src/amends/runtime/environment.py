@@ -48,6 +48,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     `owner` names this incarnation of the process: a restarted one is somebody else. `jitter`
     returns a number in [0, 1). `principals` says what principals hold now; without it,
     callers hold what they are said to. `spill` keeps what the store refuses, where anything can.
+    `ready` raises why nothing new may be begun at the moment, where something outside knows that.
     `grace_ms` is how long after its time limit an attempt still owns its record, and how long a
     late answer is waited for.
     """
@@ -63,6 +64,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     jitter: Callable[[], float]
     spawn: Spawn
     spill: Spill | None = None
+    ready: Callable[[], None] | None = None
     grace_ms: int = limits.LEASE_GRACE_MS
 
     def credential(self, capability: CapabilityId, caller: Caller) -> Credential | None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
 from os import PathLike
 from pathlib import Path
 from typing import Final
@@ -30,7 +30,7 @@ from amends.wiring.drivers import open_place
 from amends.wiring.identifiers import Identifiers, new_owner
 from amends.wiring.keys import FileSigner, StoreSigner, ephemeral_key, key_path
 from amends.wiring.places import OnServer, beside_of, is_on_a_server
-from amends.wiring.shared_keys import AbsentSigner, appointed, is_here, missing
+from amends.wiring.shared_keys import AbsentSigner, SharedSigner, appointed, is_here, missing
 from amends.wiring.spill import FileSpill, spill_path
 
 
@@ -81,19 +81,17 @@ class Runtime:
         self.engine = engine
         self.signer = signer
         self._settings = settings
-        self._sweeping: asyncio.Task[None] | None = None
-        self._keeping: asyncio.Task[None] | None = None
-        self._telling: list[asyncio.Task[None]] = []
-        self._forgetting: asyncio.Task[None] | None = None
+        lasting: list[Coroutine[object, object, None]] = []
+        if isinstance(signer, SharedSigner):
+            lasting.append(signer.keep_asking())
         if settings.recover:
-            sweeper = Sweeper(engine, poll_s=settings.poll_s)
-            keeper = Checkpointer(engine.environment.store, signer, lambda: signer.ring)
-            self._sweeping = asyncio.create_task(sweeper.run())
-            self._keeping = asyncio.create_task(keeper.run())
+            store = engine.environment.store
+            lasting.append(Sweeper(engine, poll_s=settings.poll_s).run())
+            lasting.append(Checkpointer(store, signer, lambda: signer.ring).run())
             if settings.retain:
-                self._forgetting = asyncio.create_task(Expiring(engine).run())
-            notifiers = notifiers_of(engine.environment.store, settings)
-            self._telling = [asyncio.create_task(one.run()) for one in notifiers]
+                lasting.append(Expiring(engine).run())
+            lasting += [notifier.run() for notifier in notifiers_of(store, settings)]
+        self._running = [asyncio.create_task(one) for one in lasting]
 
     @property
     def keys(self) -> KeyRing:
@@ -103,12 +101,10 @@ class Runtime:
     async def close(self) -> None:
         """Stop sweeping, let attempts end or leave them recoverable, release the store."""
         try:
-            known = (self._sweeping, self._keeping, self._forgetting, *self._telling)
-            running = [task for task in known if task is not None]
-            for task in running:
+            for task in self._running:
                 task.cancel()
-            if running:
-                await asyncio.wait(running)
+            if self._running:
+                await asyncio.wait(self._running)
             await self.engine.close(self._settings.drain_ms)
         finally:
             await self.engine.environment.store.close()
@@ -150,6 +146,7 @@ async def open_runtime(
         jitter=random.SystemRandom().random,
         spawn=asyncio.create_task,
         spill=FileSpill(spill_path(beside), signer) if beside else None,
+        ready=signer.check if isinstance(signer, SharedSigner) else None,
         grace_ms=settings.grace_ms,
     )
     return Runtime(Engine(environment), signer, settings)

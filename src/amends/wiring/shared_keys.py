@@ -6,14 +6,20 @@ says it, by compare-and-set, and whoever comes later has to have that key. A key
 among those that are out of use comes from a rotation, and its key in use takes over. Nothing is
 trusted for standing there; the keys that receipts are checked with are those of the machine.
 
+A replica that runs asks again now and then. After a rotation elsewhere its own key is out of use,
+and what it signed minutes later would be found wanting by whoever checks it, so it begins nothing
+until the new file is here. What is under way is settled all the same: an effect that is written
+down under an old key is better than one that is not.
+
 Deliberately not here: making, rotating and adding keys (`keys`).
 """
 
 import asyncio
+import contextlib
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
-from amends.contracts.errors import Unavailable
+from amends.contracts.errors import AmendsError, Unavailable
 from amends.receipts.signing import KeyRing
 from amends.wiring.drivers import open_place
 from amends.wiring.keys import FileSigner, key_path
@@ -21,6 +27,10 @@ from amends.wiring.places import OnServer, Place, beside, is_file
 
 if TYPE_CHECKING:
     from amends.stores.postgres.store import PostgresStore
+
+
+ASKED_EVERY_S: Final = 30.0
+"""Well within the time for which a checker allows that a key is used after its span."""
 
 
 class AbsentSigner:
@@ -50,7 +60,38 @@ class AbsentSigner:
         raise self._error
 
 
-async def appointed(store: "PostgresStore", path: Path) -> FileSigner:
+class SharedSigner(FileSigner):
+    """Signs with the key of this machine, and knows whether the store still names one of its ring.
+
+    Raises as `FileSigner`.
+    """
+
+    def __init__(self, path: Path, store: "PostgresStore") -> None:
+        super().__init__(path)
+        self._file = path
+        self._store = store
+        self._named: str | None = None
+        """A key that the store names and that was not here when it was asked."""
+
+    def check(self) -> None:
+        """Raises `Unavailable` (`key.missing`) while the store names a key that is not here."""
+        if self._named is not None and self._named not in self.ring:
+            raise missing(self._file)
+
+    async def ask(self) -> None:
+        """Ask which key the store names. Raises as the store does."""
+        named = await self._store.signer()
+        self._named = None if named is None or named in self.ring else named
+
+    async def keep_asking(self) -> None:
+        """Ask until cancelled; a store that does not answer is asked again."""
+        while True:
+            await asyncio.sleep(ASKED_EVERY_S)
+            with contextlib.suppress(AmendsError):
+                await self.ask()
+
+
+async def appointed(store: "PostgresStore", path: Path) -> SharedSigner:
     """The signer of this machine, once it is the one that all replicas sign with.
 
     On a store without receipts the key is made where there is none. Raises `Unavailable`
@@ -59,7 +100,7 @@ async def appointed(store: "PostgresStore", path: Path) -> FileSigner:
     said = await store.signer()
     if not is_here(path) and (said or await _first_signer(store)) is not None:
         raise missing(path)
-    signer = FileSigner(path)
+    signer = SharedSigner(path, store)
     while True:
         ours = signer.key_id
         if said == ours:

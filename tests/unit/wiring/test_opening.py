@@ -76,8 +76,8 @@ async def test_a_runtime_sweeps_until_it_is_closed_and_closes_its_store() -> Non
     await runtime.close()
     with refused_with("store.closed"):
         await runtime.engine.environment.store.now()
-    assert runtime._sweeping is not None
-    assert runtime._sweeping.done()
+    assert runtime._running
+    assert all(one.done() for one in runtime._running)
 
 
 async def test_a_sweeper_that_died_does_not_keep_a_runtime_from_closing() -> None:
@@ -86,14 +86,13 @@ async def test_a_sweeper_that_died_does_not_keep_a_runtime_from_closing() -> Non
     async def dies() -> None:
         raise RuntimeError("a bug")
 
-    assert runtime._sweeping is not None
-    runtime._sweeping.cancel()
-    runtime._sweeping = asyncio.ensure_future(dies())
+    runtime._running[0].cancel()
+    runtime._running[0] = asyncio.ensure_future(dies())
     await asyncio.sleep(0)
     await runtime.close()
     with refused_with("store.closed"):
         await runtime.engine.environment.store.now()
-    assert isinstance(runtime._sweeping.exception(), RuntimeError)
+    assert isinstance(runtime._running[0].exception(), RuntimeError)
 
 
 class Told:
@@ -125,7 +124,7 @@ async def test_a_runtime_tells_people_about_approvals_if_it_looks_after_its_stor
     await asyncio.sleep(0.01)
     await runtime.close()
     assert told.notice.done() is recover
-    assert all(one.done() for one in runtime._telling)
+    assert all(one.done() for one in runtime._running)
 
 
 async def test_every_runtime_is_somebody_else() -> None:
