@@ -165,7 +165,7 @@ class Engine:
         """Settle once; what comes after that is a late answer."""
         async with running.lock:
             if running.settled:
-                with contextlib.suppress(Unavailable):  # the record is looked up again anyway
+                with contextlib.suppress(AmendsError):  # it was spilled; nobody waits for it
                     await self.settlement.late(running, outcome)
                 return
             running.settled = True

@@ -10,7 +10,7 @@ from amends.connectors.port import Attempt
 from amends.contracts.declarations import ServiceLevelContract
 from amends.contracts.documents import ActionDocument, Correction, TransactionRecord
 from amends.contracts.enums import Status, Verdict
-from amends.contracts.errors import AmendsError, Corrupt, Unavailable
+from amends.contracts.errors import AmendsError, Conflict, Corrupt, Unavailable
 from amends.contracts.outcomes import (
     Applied,
     NotApplied,
@@ -309,15 +309,17 @@ async def test_a_store_that_fails_before_the_call_leaves_the_connector_unentered
         assert (await bench.record("txn_1")).status is Status.PREPARED
 
 
-async def test_a_late_answer_that_cannot_be_kept_disturbs_nobody() -> None:
+@pytest.mark.parametrize("error", [GONE, BAD, Conflict("store.contended", "Others were faster.")])
+async def test_a_late_answer_that_cannot_be_kept_disturbs_nobody(error: AmendsError) -> None:
     _desk, bench, go_on = late(DONE)
     async with bench:
         made = await ask(bench, action())
-        broken = Broken(bench, "get", GONE)
+        broken = Broken(bench, "get", error)
         go_on.set()
         await bench.engine.close(40)
         broken.mend()
         assert (await bench.record(made)).status is Status.OUTCOME_UNKNOWN
+        assert {task.exception() for task in bench._tasks if task.done()} == {None}
 
 
 @pytest.mark.rule("TX-SETTLE-6")
