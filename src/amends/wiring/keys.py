@@ -323,7 +323,7 @@ def _flush(folder: Path) -> None:
 def _mark(path: Path | str) -> tuple[int, int, int] | None:
     """What changes with every replacement of a file."""
     try:
-        found = os.stat(path)  # noqa: PTH116  # a path takes a third longer
+        found = os.stat(path)  # noqa: PTH116  # a path takes longer, for every signature
     except OSError:
         return None
     return found.st_ino, found.st_mtime_ns, found.st_size
